@@ -114,7 +114,7 @@ def _check_modules(modules: dict[str, Module], rules: tuple[str, ...], report: R
     members = host.fields | host.shared_names.keys()
     for module in modules.values():
         for function in module.kernels.values():
-            check_device_function(module, function, modules, addresses, members, report)
+            check_device_function(module, function, modules, addresses, members, host.calls_kernels, report)
             handed_in.check_types(module, function, report)
     explain_unknown_names(modules, report)
 

@@ -51,3 +51,20 @@ def _shows(function: ast.expr, scope: Scope) -> bool:
 
 def _is_built_in(function: ast.expr, wanted: frozenset[str] | set[str], scope: Scope) -> bool:
     return isinstance(function, ast.Name) and function.id in wanted and scope.find(function.id) is None
+
+
+def only_imports(body: list[ast.stmt]) -> bool:
+    """Whether statements import and set constants alone: nothing else ends there that must not be caught."""
+    return all(
+        isinstance(s, ast.Import | ast.ImportFrom | ast.Pass)
+        or (isinstance(s, ast.Assign) and isinstance(s.value, ast.Constant))
+        for s in body
+    )
+
+
+def raises_again(handler: ast.ExceptHandler) -> bool:
+    """Whether a handler ends with `raise`, and may be left in no other way."""
+    last = handler.body[-1]
+    leaves = ast.Return | ast.Break | ast.Continue
+    plain = not any(isinstance(n, leaves) for s in handler.body for n in walk(s))
+    return isinstance(last, ast.Raise) and last.exc is None and plain

@@ -31,10 +31,12 @@ from passbench.launch import Launch, LaunchPlan, PlanTable
 from passbench.policy import allowlists as names
 from passbench.policy import operators
 
-_OTHERS = (
-    torch.dtype, torch.device, JITFunction, InterpretedFunction, Autotuner, Heuristics, triton.Config,
-    Launch, LaunchPlan, PlanTable, OpOverload, OpOverloadPacket, FunctionType, str, dict, list, tuple, int, float,
+_DATA = (torch.dtype, torch.device, str, dict, list, tuple, int, float)
+_FUNCTIONS = (
+    JITFunction, InterpretedFunction, Autotuner, Heuristics, triton.Config, Launch, LaunchPlan, PlanTable, OpOverload,
+    OpOverloadPacket, FunctionType,
 )  # fmt: skip
+"""What is called, and what holds that: `passbench.policy.flow` follows each, or takes it for anything."""
 _RETURNED = (
     torch.Size, torch.finfo, torch.iinfo, torch.no_grad, torch.inference_mode, torch.cuda.device, torch.cuda.device_of,
     getattr(torch._C, "_CudaDeviceProperties", object), tl.constexpr, typing.TypeVar,
@@ -72,18 +74,30 @@ _ASKED_FOR = frozenset("data_ptr tma_desc_cpu_ptr cache_key".split())
 @functools.cache
 def _taken() -> frozenset[str]:
     """Attributes of objects that a pass can hold. A class with such a member would allow the name on them, too."""
-    kinds = {kind for module in _MODULES for kind in vars(module).values() if isinstance(kind, type)}
-    kinds |= {torch.autograd.function.FunctionCtx, torch.autograd.function.BackwardCFunction}
-    found = {name for kind in (*kinds, *_INSTANCES) for name in dir(kind)} - _PLAIN_DATA
-    found |= {name for kind in _WITH_FIELDS for name in _set_by(kind)} | set(vars(torch.ops.aten.relu.default))
-    found |= {name for kind in _OTHERS for name in dir(kind)}
-    found |= {name for kind in _OF_NUMPY for name in dir(kind)} - {*dir(torch.Tensor)} - _PLAIN_DATA - _CHOSEN_BY_PEOPLE
-    found |= {name for kind in _RETURNED for name in (*dir(kind), *_set_by(kind))} - _PLAIN_DATA
-    found |= {*_of_named_values()} - _PLAIN_DATA - _CHOSEN_BY_PEOPLE
+    found = {name for kind in _WITH_FIELDS for name in _set_by(kind)} | set(vars(torch.ops.aten.relu.default))
+    found |= {name for kind in _FUNCTIONS for name in dir(kind)}
     found |= set(vars(InterpretedFunction(_nothing)))
     if not issubclass(JITFunction, InterpretedFunction):
         found |= set(vars(JITFunction(_nothing))) - {"kernel"}  # which is None there
-    return frozenset(found) - _SAME_EVERYWHERE
+    return (frozenset(found) | _of_plain_objects()) - _SAME_EVERYWHERE
+
+
+@functools.cache
+def _of_plain_objects() -> frozenset[str]:
+    """The same of objects that are no functions, kernels or operators, nor hold such."""
+    kinds = {kind for module in _MODULES for kind in vars(module).values() if isinstance(kind, type)}
+    kinds |= {torch.autograd.function.FunctionCtx, torch.autograd.function.BackwardCFunction}
+    found = {name for kind in (*kinds, *_INSTANCES) for name in dir(kind)} - _PLAIN_DATA
+    found |= {name for kind in _DATA for name in dir(kind)}
+    found |= {name for kind in _OF_NUMPY for name in dir(kind)} - {*dir(torch.Tensor)} - _PLAIN_DATA - _CHOSEN_BY_PEOPLE
+    found |= {name for kind in _RETURNED for name in (*dir(kind), *_set_by(kind))} - _PLAIN_DATA
+    return frozenset(found | {*_of_named_values()} - _PLAIN_DATA - _CHOSEN_BY_PEOPLE)
+
+
+def is_of_plain_objects(name: str) -> bool:
+    """Whether tensors, numbers, texts, containers or other objects of libraries have a member of this name that are no
+    functions, kernels or operators."""
+    return hasattr(torch.Tensor, name) or name in _of_plain_objects() or name in _SAME_EVERYWHERE
 
 
 def _of_named_values() -> Iterator[str]:

@@ -69,6 +69,7 @@ class Kinds:
 
     def __init__(self) -> None:
         self._kinds: dict[tuple[object, str | int], ValueKind] = {}
+        self._names: dict[object, list[str | int]] = {}
         self.changed = False
 
     def get(self, scope: object, name: str | int) -> ValueKind:
@@ -77,14 +78,21 @@ class Kinds:
 
     def holds_tensors(self, scope: object) -> bool:
         """Whether anything of a scope may hold tensors."""
-        return any(kind.holds_tensors for (place, _), kind in self._kinds.items() if place is scope)
+        return any(kind.holds_tensors for kind in self.all_of(scope))
+
+    def all_of(self, scope: object) -> list[ValueKind]:
+        """The kinds of everything of a scope."""
+        return [self._kinds[scope, name] for name in self._names.get(scope, ())]
 
     def __contains__(self, place: tuple[object, str | int]) -> bool:
         return place in self._kinds
 
     def join(self, scope: object, name: str | int, kind: ValueKind) -> None:
         """Note that the variable is given a value of this kind, too."""
-        before = self._kinds.setdefault((scope, name), ValueKind.SCALAR)
+        if (scope, name) not in self._kinds:
+            self._kinds[scope, name] = ValueKind.SCALAR
+            self._names.setdefault(scope, []).append(name)
+        before = self._kinds[scope, name]
         if (both := joined((before, kind))) > before:
             self._kinds[scope, name] = both
             self.changed = True

@@ -138,9 +138,11 @@ class Arguments(Expressions):
         positional: list[ValueKind],
         keywords: Keywords,
         scope: Scope,
+        *,
+        alone: bool = True,
     ) -> None:
         """Note what a kernel gets, since Triton hands it to hooks. `kernel` None: it may be any kernel of the pass, or
-        an operator that is a value somewhere."""
+        an operator that is a value somewhere. `alone`: it is no other than this one."""
         if kernel is None:
             written = keywords.get("out", ValueKind.OWN)
             if self.operators_handed_on and written not in (ValueKind.OWN, ValueKind.SCALAR):
@@ -154,7 +156,7 @@ class Arguments(Expressions):
             self._give(node, "__init__", positional, keywords)
             return
         self._pass_starred(node, kernel, positional, keywords)
-        if self.report is not None and (fault := fault_of_launch(kernel, node)) is not None:
+        if self.report is not None and alone and (fault := fault_of_launch(kernel, node)) is not None:
             self.find("launch", scope.module, node, fault)
         for parameter in parameters(kernel):
             kind = self.kinds.get(kernel, parameter.arg)

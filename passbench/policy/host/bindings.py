@@ -206,6 +206,10 @@ class Bindings:
                 self.put_into(target.value, max(kind, by) if by is ValueKind.ADDRESS else kind, scope)
         elif self.is_own_field(target, scope):
             self.bind_field(target.attr, kind, value, scope)
+        elif self.is_field_of_class(target, scope):
+            if kind >= ValueKind.ADDRESS:
+                self.let_libraries_call()  # a function that a class holds gets the instance first
+            self.bind_field(target.attr, kind, value, scope)
         elif self.is_of_context(target, scope) and target.attr not in _CONTEXT and not self._called_directly:
             self.kinds.join(CONTEXT, target.attr, kind)
         else:
@@ -269,6 +273,14 @@ class Bindings:
         owner = scope.find(target.value.id)
         return owner is not None and owner.self_name == target.value.id and not target.attr.startswith("__")
 
+    def is_field_of_class(self, target: ast.expr, scope: Scope) -> bool:
+        """Whether a target is a field that a class of the pass binds; see `passbench.policy.host.named_values`."""
+        raise NotImplementedError
+
+    def let_libraries_call(self) -> None:
+        """Note who may call what is a value; see `passbench.policy.host.given`."""
+        raise NotImplementedError
+
     def bind_field(self, name: str, kind: ValueKind, value: ast.expr | None, scope: Scope) -> None:
         """A field of this name is given this value; None stands for what may have another name."""
         if value is None or not _is_new(value, scope):
@@ -322,7 +334,7 @@ class Bindings:
         """Whether the value of an expression is a list, a tuple or a text."""
         raise NotImplementedError
 
-    def note_iterator(self, place: ast.AST, name: str) -> None:
+    def note_iterator(self, place: object, name: str) -> None:
         """Note that a variable of a scope, or what a function returns, is or was an iterator."""
         if (place, name) not in self.iterators:
             self.iterators.add((place, name))
@@ -333,6 +345,10 @@ class Bindings:
         if (place, name) not in self.sequences:
             self.sequences.add((place, name))
             self.kinds.changed = True
+
+    def own_class(self, node: ast.expr, scope: Scope) -> ast.ClassDef | None:
+        """The class of the pass that an expression names; see `passbench.policy.host.named_values`."""
+        raise NotImplementedError
 
     def host_function(self, node: ast.expr, scope: Scope) -> ast.FunctionDef | None:
         """The host function of the pass that an expression names; see `passbench.policy.host.named_values`."""
@@ -357,6 +373,8 @@ LAUNCHED = object()
 CONTEXT = object()
 _CONTEXT = frozenset(dir(torch.autograd.function.BackwardCFunction) + dir(torch.autograd.function.FunctionCtx))
 METHODS = object()
+DIRECTLY = "directly()"
+"""Among what is given to methods of a name, no parameter: what calls give to one of them alone."""
 VALUES = "value()"
 """Among `METHODS`, no name of one: what calls give to whatever function a variable, a field or an item holds."""
 

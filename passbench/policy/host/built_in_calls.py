@@ -50,14 +50,15 @@ class BuiltInCalls(OperatorCalls):
             found = self._pass_starred(node, function, *self._given(node, scope))
             return joined((found, ValueKind.HOLDER)) if self.is_sequence(function.body, owner) else found
         if owner is not None:
+            if self.flow.held(self.flow.called.get(node)):
+                return self.call_unnamed(node, positional, keywords, scope)
             if name in owner.lambdas and given.holds_tensors:
                 message = f"{name} is a lambda and gets a tensor; write a function with def"
                 self.find("dynamic_call", scope.module, node, message)
             own = self.class_of(node.func, scope)
             if own is not None and self.methods_of(own, "__call__") and "__call__" not in self.stored_names:
                 return self._give(node, "__call__", positional, keywords)
-            self._launch(node, None, positional, keywords, scope)
-            return ValueKind.TENSOR
+            return self.call_unnamed(node, positional, keywords, scope)
         if owner is None and _calls_a_value(node, name):
             self.let_libraries_call()
         returned = self.returned((*positional, *keywords.values())) if name in _CALLING else ValueKind.SCALAR

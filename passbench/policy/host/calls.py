@@ -4,8 +4,9 @@ import ast
 from collections.abc import Sequence
 
 from passbench.policy import allowlists as names
+from passbench.policy.flow.groups import Instance
 from passbench.policy.host.arguments import Keywords
-from passbench.policy.host.bindings import FIELDS
+from passbench.policy.host.bindings import DIRECTLY, FIELDS, METHODS
 from passbench.policy.host.imported_calls import ImportedCalls
 from passbench.policy.kernels.heuristics import is_plain_number, returns_plain_numbers
 from passbench.policy.nodes import walk
@@ -47,32 +48,70 @@ class Calls(ImportedCalls):
                     self.let_triton_call(hooks=False)
                 if self._is_made(node.func.slice, grid, scope):
                     self.read("a grid is made of numbers", scope, node)
-            self._launch(node, self._kernel(node.func.value, scope), *self._arguments(node, scope), scope)
+            kernel, given = self._kernel(node.func.value, scope), self._arguments(node, scope)
+            if kernel is None:
+                return self.call_unnamed(node, *given, scope)
+            self._launch(node, kernel, *given, scope)
             return ValueKind.TENSOR
         self.kind(node.func, scope)
         given = self._arguments(node, scope)
         if isinstance(node.func, ast.Call | ast.IfExp):  # what a function, or a table's `get`, has returned
-            self._launch(node, None, *given, scope)
-        else:
-            self.find("dynamic_call", scope.module, node, "call functions of the pass by name")
+            return self.call_unnamed(node, *given, scope)
+        self.find("dynamic_call", scope.module, node, "call functions of the pass by name")
         return ValueKind.TENSOR
 
-    def _call_functions(self, functions: Sequence[ast.FunctionDef], node: ast.Call, scope: Scope) -> ValueKind:
+    def call_unnamed(self, node: ast.Call, positional: list[ValueKind], keywords: Keywords, scope: Scope) -> ValueKind:
+        """A call of what a variable, a field or an item holds: each function of the pass that it can be gets the
+        arguments. Where that is not known it may be any kernel, function or operator."""
+        held = self.flow.held(self.flow.called.get(node))
+        self.steps.take(len(held or ()))
+        if held and self.kernel_homes.keys() >= held:
+            for kernel in held:
+                self._launch(node, kernel, positional, keywords, scope, alone=False)
+            return ValueKind.TENSOR
+        if not held or not self.kernel_homes.keys().isdisjoint(held):
+            self._launch(node, None, positional, keywords, scope)
+            return ValueKind.TENSOR
+        results, lazy = [], self.is_iterator(node, scope)
+        functions = [one for one in held if isinstance(one, ast.FunctionDef | ast.Lambda)]
+        if functions:
+            results.append(self._call_functions(functions, node, scope))
+        positional, keywords = self._with_addresses(node, positional, keywords, scope)
+        for one in held:
+            if isinstance(one, ast.ClassDef):
+                results.append(self._construct(node, one, scope))
+            elif isinstance(one, Instance):
+                for method in self.methods_of(one.own, "__call__"):
+                    if method in self.collected.first:  # what it collects is kept by the name
+                        results.append(self._give(node, "__call__", positional, keywords))
+                    else:
+                        results.append(self._pass_starred(node, method, [ValueKind.SCALAR, *positional], keywords))
+                        given = joined((*positional, *keywords.values()))
+                        self.kinds.join((METHODS, "__call__"), DIRECTLY, given)
+                    self._note_sequences(method, node, scope, 1)
+        return max(joined(results), ValueKind.ADDRESS) if lazy else joined(results)
+
+    def _call_functions(
+        self, functions: Sequence[ast.FunctionDef | ast.Lambda], node: ast.Call, scope: Scope
+    ) -> ValueKind:
         """A call of one of these functions of the pass: each may get the arguments."""
         positional, keywords = self._given(node, scope)
         results = []
         for function in functions:
             self.check_callable(function, node, scope)
             if function in self.hooks and any(k.holds_tensors for k in (*positional, *keywords.values())):
-                message = f"{function.name} is a grid or hook of Triton, which alone calls it"
+                name = getattr(function, "name", "the lambda")
+                message = f"{name} is a grid or hook of Triton, which alone calls it"
                 self.find("dynamic_call", scope.module, node, message)
             results.append(self._pass_starred(node, function, positional, keywords))
             self._note_sequences(function, node, scope)
         return joined(results)
 
-    def _note_sequences(self, function: ast.FunctionDef, node: ast.Call, scope: Scope) -> None:
-        """Note which parameters of a function are given lists, tuples or texts."""
-        order = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
+    def _note_sequences(
+        self, function: ast.FunctionDef | ast.Lambda, node: ast.Call, scope: Scope, first: int = 0
+    ) -> None:
+        """Note which parameters of a function are given lists, tuples or texts, from the `first` on."""
+        order = [a.arg for a in (*function.args.posonlyargs, *function.args.args)][first:]
         given = {k.arg: k.value for k in node.keywords}
         for name, value in zip(order, node.args, strict=False):
             if isinstance(value, ast.Starred):
@@ -84,7 +123,11 @@ class Calls(ImportedCalls):
 
     def _given(self, node: ast.Call, scope: Scope) -> tuple[list[ValueKind], Keywords]:
         """The arguments of a call of the pass's own code. The text of an iterator has an address."""
-        positional, keywords = self._arguments(node, scope)
+        return self._with_addresses(node, *self._arguments(node, scope), scope)
+
+    def _with_addresses(
+        self, node: ast.Call, positional: list[ValueKind], keywords: Keywords, scope: Scope
+    ) -> tuple[list[ValueKind], Keywords]:
         if any(self.is_iterator(a, scope) for a in (*node.args, *(k.value for k in node.keywords))):
             positional = [max(kind, ValueKind.ADDRESS) for kind in positional]
             keywords = {name: max(kind, ValueKind.ADDRESS) for name, kind in keywords.items()}

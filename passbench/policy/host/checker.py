@@ -12,14 +12,9 @@ from collections.abc import Iterator
 import torch
 
 from passbench.policy import allowlists as names
-from passbench.policy.host.classes import (
-    check_class,
-    is_property,
-    kernels_of_classes,
-    members,
-    members_of,
-    names_stored,
-)
+from passbench.policy.flow.class_parts import is_property, members_of
+from passbench.policy.flow.value_flow import ValueFlow
+from passbench.policy.host.classes import check_class, kernels_of_classes, members, names_stored
 from passbench.policy.host.replacements import Replacements
 from passbench.policy.kernels.addresses import base_parameters, callee, is_constant
 from passbench.policy.modules import Module, Report, is_builtin
@@ -52,9 +47,15 @@ class HostChecker(Replacements):
         }
         self.properties = frozenset(name for name, methods in self.methods.items() if any(map(is_property, methods)))
         self.special = {functions[n] for functions in found for n in _RULE_FUNCTIONS if n in functions}
+        self.flow = ValueFlow(self, self.special)
         named = list(_kernels_in_host_code(modules))
-        self._named = {kernel for kernel, _ in named}
-        self._handed_on = {kernel for kernel, plain in named if not plain}
+        self._named = {kernel for kernel, _, _ in named}
+        self._handed_on = {
+            kernel
+            for kernel, node, plain in named
+            if not plain and not (node in self.flow.noted and self.flow.is_known(kernel))
+        }
+        self._called_in_kernels = set(_called_in_kernels(modules))
         self._constants_of: dict[ast.FunctionDef, frozenset[str]] = {}
 
     def check(self) -> None:
@@ -96,6 +97,17 @@ class HostChecker(Replacements):
         if kind.is_either:
             return parameter in base_parameters(self.modules, self.kernel_homes[kernel], kernel, self.bases)
         return kind.holds_tensors
+
+    def calls_kernels(self, kernel: ast.FunctionDef, name: str) -> bool:
+        """Whether a name in a kernel is a parameter `tl.constexpr` that is a kernel in every launch. What another
+        kernel or a configuration of `triton.autotune` gives is not followed."""
+        home = self.kernel_homes[kernel]
+        tuned = any(home.dotted(getattr(d, "func", d)) == "triton.autotune" for d in kernel.decorator_list)
+        stored = (n for s in kernel.body for n in walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+        if tuned or kernel in self._called_in_kernels or name not in self._constants(kernel) or name in home.globals:
+            return False
+        self.steps.take(len(walk(kernel)))
+        return name not in {n.id for n in stored} and bool(self.flow.kernels_given(kernel, name))
 
     def is_handed_in(self, kernel: ast.FunctionDef, parameter: str) -> bool:
         """Whether a parameter of a kernel is given to launches. No number is converted to the type of such a one: it
@@ -198,10 +210,19 @@ def _names_getters(module: Module) -> bool:
     )
 
 
-def _kernels_in_host_code(modules: dict[str, Module]) -> Iterator[tuple[ast.FunctionDef, bool]]:
+def _called_in_kernels(modules: dict[str, Module]) -> Iterator[ast.FunctionDef]:
+    """Kernels that kernels name, so that these may call them."""
+    for module in modules.values():
+        for kernel in module.kernels.values():
+            for node in (n for statement in kernel.body for n in walk(statement)):
+                if isinstance(node, ast.Name | ast.Attribute) and (called := callee(modules, module, node)) is not None:
+                    yield called
+
+
+def _kernels_in_host_code(modules: dict[str, Module]) -> Iterator[tuple[ast.FunctionDef, ast.expr, bool]]:
     """Kernels that the modules' code outside of kernels names, by whatever spelling of theirs or of a sibling's, once
-    for each place; and whether it is named there as `Launch(KERNEL, …)` or `KERNEL[grid](…)`, so that what it gets is
-    known. In all other places it may be handed on to a launch that does not name it."""
+    for each place, with that; and whether it is named there as `Launch(KERNEL, …)` or `KERNEL[grid](…)`, so that what
+    it gets is known. In all other places it may be handed on to a launch that does not name it."""
     for module in modules.values():
         waiting: list[ast.AST] = [module.tree]
         plain: set[int] = set()
@@ -213,7 +234,7 @@ def _kernels_in_host_code(modules: dict[str, Module]) -> Iterator[tuple[ast.Func
                 elif node.args and module.dotted(node.func) == names.LAUNCH:
                     plain.add(id(node.args[0]))
             if isinstance(node, ast.Name | ast.Attribute) and (kernel := callee(modules, module, node)) is not None:
-                yield kernel, id(node) in plain
+                yield kernel, node, id(node) in plain
             inside = module.kernels.get(node.name) is node if isinstance(node, ast.FunctionDef) else False
             waiting += [*node.decorator_list, node.args] if inside else children(node)
 

@@ -8,8 +8,16 @@ from dataclasses import dataclass
 import torch
 
 from passbench.policy import allowlists as names
+from passbench.policy.flow.class_parts import (
+    assigned_to_self,
+    class_fields,
+    is_plain,
+    is_property,
+    is_setter,
+    members_of,
+)
 from passbench.policy.forms import comparisons
-from passbench.policy.library_members import is_taken, is_usable
+from passbench.policy.library_members import is_of_plain_objects, is_taken, is_usable
 from passbench.policy.modules import Module, Report, is_builtin
 from passbench.policy.nodes import walk
 from passbench.policy.scopes import parameters
@@ -85,8 +93,8 @@ def members(
             for statement in own.body:
                 if isinstance(statement, ast.FunctionDef):
                     methods.setdefault(statement.name, []).append(statement)
-                    fields |= set(_assigned_to_self(statement))
-            fields |= set(_class_fields(own))
+                    fields |= set(assigned_to_self(statement))
+            fields |= set(class_fields(own))
     named = fields | methods.keys()
     allowed = {n for n in named if not is_taken(n, field=n not in methods) and not n.startswith("__")}
     shared = {n: methods.get(n, []) for n in named - allowed if not n.startswith("__") and not is_usable(n)}
@@ -155,8 +163,9 @@ def check_class(module: Module, own: ast.ClassDef, report: Report, *, inherits: 
         if statement.name in names.CLASS_METHODS and not is_plain(statement):
             message = f"Python calls {statement.name} on an instance; leave its decorators out"
             report.at("decorator", module, statement, message)
-    bound = Counter([*_class_fields(own), *(s.name for s in own.body if isinstance(s, ast.FunctionDef))])
-    for name in sorted({s.name for s in own.body if isinstance(s, ast.FunctionDef) and bound[s.name] > 1}):
+    defined = [s for s in own.body if isinstance(s, ast.FunctionDef) and not is_setter(s)]
+    bound = Counter([*class_fields(own), *(s.name for s in defined)])
+    for name in sorted({s.name for s in defined if bound[s.name] > 1}):
         report.at("rebinding", module, own, f"{own.name} has {name} twice; choose another name")
     for node in walk(own):
         for name in filter(_is_renamed, _written(node)):
@@ -176,7 +185,7 @@ def check_class(module: Module, own: ast.ClassDef, report: Report, *, inherits: 
         elif (
             not special
             and is_taken(name, field=name not in methods)
-            and (is_usable(name) or (inherits and name not in methods))
+            and (is_usable(name) or (inherits and name not in methods and is_of_plain_objects(name)))
         ):
             report.at("rebinding", module, node, f"other objects have a {name} too; choose another name")
 
@@ -241,27 +250,10 @@ def _is_renamed(name: str) -> bool:
     return name.startswith("__") and not name.endswith("__")
 
 
-def members_of(own: ast.ClassDef) -> Iterator[tuple[ast.AST, str]]:
-    """Names of the fields and methods of a class, each with the statement that binds it."""
-    for statement in own.body:
-        if isinstance(statement, ast.FunctionDef):
-            yield statement, statement.name
-            yield from ((statement, name) for name in _assigned_to_self(statement))
-    yield from ((own, name) for name in _class_fields(own))
-
-
 def own_fields(statements: Iterable[ast.stmt]) -> Iterator[str]:
     """Names of the fields that a dataclass or a named tuple with these statements is made with, in order."""
     annotated = (s.target for s in statements if isinstance(s, ast.AnnAssign))
     return (target.id for target in annotated if isinstance(target, ast.Name))
-
-
-def _class_fields(own: ast.ClassDef) -> Iterator[str]:
-    for statement in own.body:
-        targets = statement.targets if isinstance(statement, ast.Assign) else []
-        if isinstance(statement, ast.AnnAssign):
-            targets = [statement.target]
-        yield from (t.id for t in targets if isinstance(t, ast.Name))
 
 
 def names_stored(modules: dict[str, Module]) -> Iterator[str]:
@@ -272,25 +264,15 @@ def names_stored(modules: dict[str, Module]) -> Iterator[str]:
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
                 yield node.attr
             elif isinstance(node, ast.ClassDef):
-                yield from _class_fields(node)
+                yield from class_fields(node)
                 yield from (s.name for s in node.body if isinstance(s, ast.FunctionDef) and is_property(s))
-
-
-def is_property(method: ast.FunctionDef) -> bool:
-    """Whether what a method returns is read as an attribute."""
-    return any(ast.unparse(decorator).endswith("property") for decorator in method.decorator_list)
 
 
 def fields_of(own: ast.ClassDef) -> set[str]:
     """Names that the statements of a class bind to a value and to no method."""
     valued = (s for s in own.body if not isinstance(s, ast.AnnAssign) or s.value is not None)
-    named = {name for s in valued for name in _class_fields(ast.ClassDef(own.name, [], [], [s], []))}
+    named = {name for s in valued for name in class_fields(ast.ClassDef(own.name, [], [], [s], []))}
     return named - {s.name for s in own.body if isinstance(s, ast.FunctionDef)}
-
-
-def is_plain(method: ast.FunctionDef) -> bool:
-    """Whether a method is one of instances: its first argument is whatever it is called on."""
-    return not {"staticmethod", "classmethod"} & {ast.unparse(decorator) for decorator in method.decorator_list}
 
 
 MAKING = frozenset(("__init__", "__post_init__"))
@@ -300,15 +282,7 @@ MAKING = frozenset(("__init__", "__post_init__"))
 def bound_by_methods(own: ast.ClassDef) -> set[str]:
     """Names of the fields that methods of a class bind, those aside that make an instance."""
     methods = (s for s in own.body if isinstance(s, ast.FunctionDef) and s.name not in MAKING)
-    return {name for method in methods for name in _assigned_to_self(method)}
-
-
-def _assigned_to_self(method: ast.FunctionDef) -> Iterator[str]:
-    first = [*method.args.posonlyargs, *method.args.args][:1]
-    for node in walk(method):
-        stored = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
-        if stored and first and isinstance(node.value, ast.Name) and node.value.id == first[0].arg:
-            yield node.attr
+    return {name for method in methods for name in assigned_to_self(method)}
 
 
 _WITH_KEYS = frozenset(("typing.NamedTuple", "typing.TypedDict"))

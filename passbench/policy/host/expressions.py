@@ -323,8 +323,10 @@ class Expressions(NamedValues):
         inner = self.opened(node, scope, hook=node in self.hooks)
         for parameter in parameters(node):
             self.check_free(parameter.arg, node, scope)
-        self.enter(node, scope, ValueKind.SCALAR if bound else ValueKind.TENSOR)
+        self.enter(node, scope, ValueKind.SCALAR if bound or self.flow.is_known(node) else ValueKind.TENSOR)
         self.kinds.join(node, RETURN, self.handed_kind(node.body, inner))
+        if self.is_sequence(node.body, inner):
+            self.note_sequence(node, RETURN)
 
     def _comprehension(self, node: ast.expr, scope: Scope) -> ValueKind:
         """The kind of a comprehension's result. Names that its loops bind are known in it alone."""

@@ -4,12 +4,29 @@ import ast
 import itertools
 
 from passbench.policy import item_parts
-from passbench.policy.host.bindings import FIELDS, LAUNCHED, METHODS, VALUES, Bindings
-from passbench.policy.scopes import RETURN, Scope, ValueKind, defaults, joined, parameters
+from passbench.policy.flow.groups import Instance
+from passbench.policy.flow.value_flow import ValueFlow
+from passbench.policy.host.bindings import DIRECTLY, FIELDS, LAUNCHED, METHODS, VALUES, Bindings
+from passbench.policy.nodes import children, walk
+from passbench.policy.scopes import (
+    RETURN,
+    Scope,
+    ValueKind,
+    defaults,
+    joined,
+    makes_iterator,
+    makes_sequence,
+    owned_values,
+    parameters,
+)
 
 
 class Given(Bindings):
-    """Keeps what hooks of Triton, kernels, and methods of a name are given, and what `*args` of a function holds."""
+    """Keeps what hooks of Triton, kernels, and methods of a name are given, and what `*args` of a function holds; and
+    which values are iterators or sequences."""
+
+    flow: ValueFlow
+    """What calls that name no function can call."""
 
     classes_of_methods: dict[ast.FunctionDef, ast.ClassDef]
 
@@ -27,8 +44,9 @@ class Given(Bindings):
                 if grid and (number < 0 or (number > 0 and parameter in chosen)):
                     continue  # it is called with the dict alone
                 kind = ValueKind.HOLDER if starred or number < 2 else ValueKind.TENSOR
-            if starred:  # of a function of the module the calls tell what it collects
-                self.kinds.join(node, parameter.arg, self.holder([kind]) if node in self.homes else ValueKind.HOLDER)
+            if starred:  # of functions and methods the calls tell what it collects
+                told = node in self.homes or node in self.classes_of_methods or self.flow.is_known(node)
+                self.kinds.join(node, parameter.arg, self.holder([kind]) if told else ValueKind.HOLDER)
             else:
                 self.kinds.join(node, parameter.arg, kind)
 
@@ -66,12 +84,18 @@ class Given(Bindings):
         """Let a method's parameters be what was given to methods of its name."""
         place = (METHODS, method.name)
         spread = self.kinds.get(place, "**").item()
-        own = parameters(method)[1 if bound else 0 :]
+        a = method.args
+        own = [*a.posonlyargs, *a.args, *a.kwonlyargs][1 if bound else 0 :]
         for number, parameter in enumerate(own):
             given = joined((self.kinds.get(place, number), self.kinds.get(place, parameter.arg), spread))
-            if method.name in ("__call__", "__init__") and (number == 0 or self.called_by_triton.is_tensor):
+            if self.flow.may_be_called(method) and (number == 0 or self.called_by_triton.is_tensor):
                 given = joined((given, self.called_by_triton))
             self.kinds.join(method, parameter.arg, given)
+        if a.vararg is not None or a.kwarg is not None:
+            by_triton = self.called_by_triton if self.flow.may_be_called(method) else ValueKind.SCALAR
+            rest = self.holder([spread, by_triton, *self.kinds.all_of(place)])
+            for starred in filter(None, (a.vararg, a.kwarg)):
+                self.kinds.join(method, starred.arg, rest)
 
     def take_as_value(self, function: ast.FunctionDef) -> None:
         """Let the parameters of a function that is a value somewhere be what calls give to such a one: each that names
@@ -110,7 +134,7 @@ class Given(Bindings):
         if not (scope.hook or by_triton) or scope.node in self.escaped:
             return False
         names = [p.arg for p in parameters(scope.node)] if method else []
-        return not any(self.kinds.get(place, given).holds_tensors for given in (0, 1, "**", *names))
+        return not any(self.kinds.get(place, given).holds_tensors for given in (0, 1, "**", DIRECTLY, *names))
 
     def take_made(self, fields: list[str]) -> None:
         """Let fields of a class without `__init__` be what was given to unknown classes. Which argument by position is
@@ -156,3 +180,67 @@ class Given(Bindings):
 
     def _place_of(self, function: ast.FunctionDef) -> object:
         return function if function in self.homes else (METHODS, function.name)
+
+    def is_iterator(self, node: ast.expr, scope: Scope) -> bool:
+        """Whether the value of an expression is one of `makes_iterator`, here or in a function of the pass."""
+        if isinstance(node, ast.IfExp | ast.BoolOp | ast.NamedExpr):
+            parts = node.values if isinstance(node, ast.BoolOp) else children(node)
+            return any(self.is_iterator(part, scope) for part in parts)
+        if isinstance(node, ast.Name) and (owner := scope.find(node.id)) is not None:
+            return (owner.node, node.id) in self.iterators
+        if any((function, RETURN) in self.iterators for function in self._may_call(node, scope)):
+            return True
+        return makes_iterator(node, scope)
+
+    def is_sequence(self, node: ast.expr, scope: Scope) -> bool:
+        """Whether the value of an expression is one of `makes_sequence`, as far as variables, fields, and calls of
+        functions by their names show."""
+        if isinstance(node, ast.IfExp | ast.BoolOp | ast.NamedExpr):
+            parts = node.values if isinstance(node, ast.BoolOp) else children(node)
+            return any(self.is_sequence(part, scope) for part in parts)
+        if isinstance(node, ast.Attribute):
+            places = ((FIELDS, node.attr), ((METHODS, node.attr), RETURN))  # a property is a method
+            return any(place in self.sequences for place in places) or makes_sequence(node, scope)
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
+            return self.is_sequence(node.value, scope)
+        if isinstance(node, ast.Subscript):
+            return any(self.is_sequence(item, home) for item, home in self._items_written(node, scope))
+        if isinstance(node, ast.Name) and (owner := scope.find(node.id)) is not None:
+            return (owner.node, node.id) in self.sequences
+        called = self._may_call(node, scope)
+        if any((function, RETURN) in self.sequences for function in called):
+            return True
+        own = self.own_class(node.func, scope) if isinstance(node, ast.Call) else None
+        tuples = own is not None and "typing.NamedTuple" in self.bases_of(self.lineage(own))
+        return tuples or (self._named_function(node, scope) is None and makes_sequence(node, scope))
+
+    def _items_written(self, node: ast.Subscript, scope: Scope) -> list[tuple[ast.expr, Scope]]:
+        """What an item may be of a display, or of a variable that holds displays alone, and where it is written."""
+        of, owner = node.value, scope.find(node.value.id) if isinstance(node.value, ast.Name) else None
+        if owner is not None:
+            if (place := (owner.node, of.id)) not in self._owned_values:
+                self.steps.take(len(walk(owner.node)))
+                self._owned_values[place] = owned_values(*place)
+            written = [(value, owner) for value in self._owned_values[place]]
+        else:
+            written = self._items_written(of, scope) if isinstance(of, ast.Subscript) else [(of, scope)]
+        return [(item, home) for display, home in written for item in item_parts.items_at(display, node.slice)]
+
+    def _named_function(self, node: ast.expr, scope: Scope) -> ast.FunctionDef | None:
+        return self.host_function(node.func, scope) if isinstance(node, ast.Call) else None
+
+    def _may_call(self, node: ast.expr, scope: Scope) -> list[object]:
+        """The functions of the pass that a call may be one of, as far as that is known: all methods of a name are
+        one."""
+        if not isinstance(node, ast.Call):
+            return []
+        if (function := self.host_function(node.func, scope)) is not None:
+            return [function]
+        found: list[object] = [(METHODS, node.func.attr)] if isinstance(node.func, ast.Attribute) else []
+        for one in self.flow.held(self.flow.called.get(node)) or ():
+            if isinstance(one, Instance):
+                found += self.methods_of(one.own, "__call__")
+            elif not isinstance(one, ast.ClassDef):
+                found.append(one)
+        self.steps.take(len(found))
+        return found

@@ -56,8 +56,7 @@ class ImportedCalls(MethodCalls):
         place = scope.module.sibling_function(dotted)
         if place is not None:
             self.check_sibling(place, node, scope)
-            self._launch(node, None, positional, keywords, scope)
-            return ValueKind.TENSOR
+            return self.call_unnamed(node, positional, keywords, scope)
         if dotted in ("warnings.filterwarnings", "warnings.simplefilter"):
             action = node.args[0] if node.args else None
             if not isinstance(action, ast.Constant) or action.value != "ignore":

@@ -6,10 +6,11 @@ from collections import Counter, OrderedDict, deque
 
 from passbench.policy import allowlists as names
 from passbench.policy import operators
+from passbench.policy.flow.class_parts import is_plain
 from passbench.policy.host.arguments import Keywords
 from passbench.policy.host.bindings import FIELDS
 from passbench.policy.host.built_in_calls import BuiltInCalls
-from passbench.policy.host.classes import MAKING, is_plain
+from passbench.policy.host.classes import MAKING
 from passbench.policy.host.named_values import SHARED_ADVICE
 from passbench.policy.host.operator_calls import OperatorCall
 from passbench.policy.scopes import Scope, ValueKind, joined
@@ -178,11 +179,11 @@ class MethodCalls(BuiltInCalls):
     ) -> ValueKind:
         """A method of a class of the pass, or a function that a field holds."""
         if name not in self.methods and not self.shared_names.get(name):
-            self._launch(node, None, positional, keywords, scope)
-            return ValueKind.TENSOR
+            return self.call_unnamed(node, positional, keywords, scope)
+        found = self._give(node, name, positional, keywords)
         if name in self.stored_names:  # a field of this name may hold a function, a property may return one
-            self.give_values(node, positional, keywords, scope)
-        return self._give(node, name, positional, keywords)
+            found = joined((found, self.call_unnamed(node, positional, keywords, scope)))
+        return found
 
 
 _PLAIN_FIELD = re.compile(r"[^{}]|\{\{|\}\}|\{\w*(:[^{}]*)?\}")

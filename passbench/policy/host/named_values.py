@@ -4,13 +4,14 @@ list."""
 import ast
 
 from passbench.policy import allowlists as names
-from passbench.policy import item_parts, operators, scopes
+from passbench.policy import operators
+from passbench.policy.flow.class_parts import is_plain
 from passbench.policy.host.bindings import CONTEXT, FIELDS
-from passbench.policy.host.classes import is_plain
+from passbench.policy.host.classes import fields_of
 from passbench.policy.host.given import Given
-from passbench.policy.library_members import does_more, fields_of_tensors_too
-from passbench.policy.nodes import children, walk
-from passbench.policy.scopes import ITEMS, RETURN, Scope, ValueKind, joined, made_once, makes_iterator, makes_sequence
+from passbench.policy.library_members import does_more, fields_of_tensors_too, is_of_plain_objects
+from passbench.policy.nodes import walk
+from passbench.policy.scopes import ITEMS, Scope, ValueKind, joined, made_once
 from passbench.policy.suggestions import advice_on
 
 SHARED_ADVICE = (
@@ -78,7 +79,7 @@ class NamedValues(Given):
             for function in owner.lambdas.get(node.id, []):
                 if hook:
                     self.mark_hook(function)
-                else:
+                elif not self.flow.is_known(function):
                     message = f"{node.id} is a lambda; use it as a grid, or write a function with def"
                     self.find("lambda_as_value", scope.module, node, message)
             if (own := self.own_class(node, scope)) is not None:
@@ -111,7 +112,7 @@ class NamedValues(Given):
             self.mark_hook(function)
         elif node in self.in_tables or node in self.to_graph:  # it is called there alone, with what is known
             return ValueKind.ADDRESS
-        elif function not in self.escaped:
+        elif function not in self.escaped and not (node in self.flow.noted and self.flow.is_known(function)):
             self.escaped.add(function)
             self.kinds.changed = True
         return ValueKind.SCALAR if hook else ValueKind.ADDRESS
@@ -189,49 +190,6 @@ class NamedValues(Given):
         kind = self.kind(node, scope, hook=hook)
         return max(kind, ValueKind.ADDRESS) if self.is_iterator(node, scope) else kind
 
-    def is_iterator(self, node: ast.expr, scope: Scope) -> bool:
-        """Whether the value of an expression is one of `makes_iterator`, here or in a function of the pass."""
-        if isinstance(node, ast.IfExp | ast.BoolOp | ast.NamedExpr):
-            parts = node.values if isinstance(node, ast.BoolOp) else children(node)
-            return any(self.is_iterator(part, scope) for part in parts)
-        if isinstance(node, ast.Name) and (owner := scope.find(node.id)) is not None:
-            return (owner.node, node.id) in self.iterators
-        function = self.host_function(node.func, scope) if isinstance(node, ast.Call) else None
-        return (function, RETURN) in self.iterators or makes_iterator(node, scope)
-
-    def is_sequence(self, node: ast.expr, scope: Scope) -> bool:
-        """Whether the value of an expression is one of `makes_sequence`, as far as variables, fields, and calls of
-        functions by their names show."""
-        if isinstance(node, ast.IfExp | ast.BoolOp | ast.NamedExpr):
-            parts = node.values if isinstance(node, ast.BoolOp) else children(node)
-            return any(self.is_sequence(part, scope) for part in parts)
-        if isinstance(node, ast.Attribute) and (FIELDS, node.attr) in self.sequences:
-            return True
-        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
-            return self.is_sequence(node.value, scope)
-        if isinstance(node, ast.Subscript):
-            return any(self.is_sequence(item, home) for item, home in self._items_written(node, scope))
-        if isinstance(node, ast.Name) and (owner := scope.find(node.id)) is not None:
-            return (owner.node, node.id) in self.sequences
-        function = self.host_function(node.func, scope) if isinstance(node, ast.Call) else None
-        if function is not None:
-            return (function, RETURN) in self.sequences
-        own = self.own_class(node.func, scope) if isinstance(node, ast.Call) else None
-        tuples = own is not None and "typing.NamedTuple" in self.bases_of(self.lineage(own))
-        return tuples or makes_sequence(node, scope)
-
-    def _items_written(self, node: ast.Subscript, scope: Scope) -> list[tuple[ast.expr, Scope]]:
-        """What an item may be of a display, or of a variable that holds displays alone, and where it is written."""
-        of, owner = node.value, scope.find(node.value.id) if isinstance(node.value, ast.Name) else None
-        if owner is not None:
-            if (place := (owner.node, of.id)) not in self._owned_values:
-                self.steps.take(len(walk(owner.node)))
-                self._owned_values[place] = scopes.owned_values(*place)
-            written = [(value, owner) for value in self._owned_values[place]]
-        else:
-            written = self._items_written(of, scope) if isinstance(of, ast.Subscript) else [(of, scope)]
-        return [(item, home) for display, home in written for item in item_parts.items_at(display, node.slice)]
-
     def check_text(self, node: ast.expr, kind: ValueKind, scope: Scope) -> None:
         """Report a value of this kind whose text would have an address: a function, kernel or class of the pass, an
         instance without a text of its own, an iterator, or a container of such."""
@@ -276,6 +234,28 @@ class NamedValues(Given):
             return ValueKind.SCALAR
         return self.kind(node.value, scope)
 
+    def is_field_of_class(self, target: ast.expr, scope: Scope) -> bool:
+        """Whether a target is `CLASS.NAME`, or `cls.NAME` in a class method, where the class binds the field to a value
+        that is no kernel. An enumeration keeps its members, and a namespace has rules of its own."""
+        if not isinstance(target, ast.Attribute) or target.attr.startswith("__"):
+            return False
+        own = self.own_class(target.value, scope)
+        classes = [own] if own is not None else self.made_by(target.value, scope)
+        if not classes or target.attr in self.methods or target.attr in self.kernels_of_classes:
+            return False
+        self.seen.add(target.value)
+        for one in classes:
+            home = self.class_homes[one]
+            ancestors = self.lineage(one)
+            self.steps.take(sum(len(base.body) for base in ancestors))
+            bases = self.bases_of(ancestors) - {"abc.ABC", "typing.Protocol"}
+            unusual = any(not self.class_homes[one].sibling_function(base) for base in bases - {""})
+            if unusual or one.name in home.namespaces | home.torch_modules:
+                return False
+            if not any(target.attr in fields_of(base) for base in ancestors):
+                return False
+        return True
+
     def made_by(self, node: ast.expr, scope: Scope) -> list[ast.ClassDef]:
         """The classes that the first parameter of a class method may be; none where an expression names no such one."""
         owner = scope.find(node.id) if isinstance(node, ast.Name) else None
@@ -310,11 +290,13 @@ class NamedValues(Given):
 
     def is_of_instance(self, node: ast.Attribute, scope: Scope) -> bool:
         """Whether a member, of whose name others have one too, is read off an instance of a class of the pass: off
-        `self`, `CLASS(…)`, or a variable that is given that once."""
+        `self`, `CLASS(…)`, or a variable that is given that once; or off what no library's object is that has one."""
         if node.attr not in self.shared_names:
             return False
         own = self.class_of(node.value, scope)
-        return own is not None and own not in self.inheriting
+        if own is not None and own not in self.inheriting:
+            return True
+        return not is_of_plain_objects(node.attr) and self.flow.is_instance(node)
 
     def class_of(self, node: ast.expr, scope: Scope) -> ast.ClassDef | None:
         """The class of the pass of which an expression is surely an instance."""

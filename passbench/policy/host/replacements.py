@@ -9,8 +9,9 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from passbench.policy import allowlists as names
+from passbench.policy.flow.class_parts import is_plain
 from passbench.policy.forms.plain_form import returned_by_decorators
-from passbench.policy.host.classes import MAKING, is_plain
+from passbench.policy.host.classes import MAKING
 from passbench.policy.host.parameters import numbers_of_classes, parameter_kinds, picked
 from passbench.policy.host.statements import Statements
 from passbench.policy.modules import Module

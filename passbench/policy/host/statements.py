@@ -5,7 +5,8 @@ import copy
 from collections.abc import Iterator
 
 from passbench.policy import allowlists as names
-from passbench.policy.error_texts import uses_of_text
+from passbench.policy.error_texts import only_imports, raises_again, uses_of_text
+from passbench.policy.flow.class_parts import is_setter
 from passbench.policy.forms.context_managers import MANAGER
 from passbench.policy.host.bindings import FIELDS, METHODS, WRITE_ADVICE
 from passbench.policy.host.calls import Calls
@@ -156,7 +157,7 @@ class Statements(Calls):
         for handler in node.handlers:
             kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
             named = all(self._is_error(k, scope) for k in kinds)
-            if not named and not (handler.type is None and (_only_imports(node.body) or _raises(handler))):
+            if not named and not (handler.type is None and (only_imports(node.body) or raises_again(handler))):
                 self.find("statement", scope.module, handler, "catch Exception, or an error that you name")
             if handler.name:
                 self.check_free(handler.name, handler, scope)
@@ -209,6 +210,10 @@ class Statements(Calls):
         one of a `torch.autograd.Function`."""
         if self._is_misplaced_kernel(node, scope):
             return
+        if is_setter(node):
+            message = f"a property of a pass is only read; write a method set_{node.name}(self, …), and call it"
+            self.find("decorator", scope.module, node, message)
+            return
         decorators = set()
         for decorator in node.decorator_list:
             dotted = scope.module.dotted(decorator) or ast.unparse(decorator)
@@ -241,6 +246,10 @@ class Statements(Calls):
             message = f"a {node.name} is of numbers, texts and dtypes; write a method of another name for the rest"
             self.find("private_name", scope.module, node, message)
         self.kinds.join((METHODS, node.name), RETURN, self.kinds.get(node, RETURN))
+        if (node, RETURN) in self.iterators:
+            self.note_iterator((METHODS, node.name), RETURN)
+        if (node, RETURN) in self.sequences:
+            self.note_sequence((METHODS, node.name), RETURN)
 
     def _is_misplaced_kernel(self, node: ast.FunctionDef, scope: Scope) -> bool:
         """Report a kernel in a function or a class; what is in it says nothing more."""
@@ -346,23 +355,6 @@ class Statements(Calls):
 _DISPLAYS = ast.List | ast.Tuple | ast.Dict | ast.Set | ast.Lambda
 _ALONE = "a context manager is a function at the top of a module with no other decorator"
 _SAME = ast.Constant(None)  # the value for `assign` of `x += y`, which makes x no other name of y
-
-
-def _only_imports(body: list[ast.stmt]) -> bool:
-    """Whether statements import and set constants alone: nothing else ends there that must not be caught."""
-    return all(
-        isinstance(s, ast.Import | ast.ImportFrom | ast.Pass)
-        or (isinstance(s, ast.Assign) and isinstance(s.value, ast.Constant))
-        for s in body
-    )
-
-
-def _raises(handler: ast.ExceptHandler) -> bool:
-    """Whether a handler ends with `raise`, and may be left in no other way."""
-    last = handler.body[-1]
-    leaves = ast.Return | ast.Break | ast.Continue
-    plain = not any(isinstance(n, leaves) for s in handler.body for n in walk(s))
-    return isinstance(last, ast.Raise) and last.exc is None and plain
 
 
 def _makes_each(value: ast.expr, scope: Scope) -> bool:

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from passbench.policy import allowlists as names
 from passbench.policy.kernels.addresses import CONSTEXPR, Addresses
@@ -24,12 +24,14 @@ def check_device_function(
     modules: dict[str, Module],
     addresses: Addresses,
     members: Collection[str],
+    calls_kernels: Callable[[ast.FunctionDef, str], bool],
     report: Report,
 ) -> None:
     """Report names in a kernel that do not exist on the device, and addresses made of numbers or used as numbers.
 
     Allowed are `tl`, libdevice, the kernel's own names, and constants and kernels of the pass. `members` are names of
-    fields and methods of the pass's classes.
+    fields and methods of the pass's classes; `calls_kernels` says of a name in a kernel whether each launch gives a
+    kernel for it.
     """
     nodes = [n for statement in function.body for n in walk(statement)]
     stored = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
@@ -47,7 +49,8 @@ def check_device_function(
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.Call):
-            _check_called(module, node, local, modules, members, report)
+            chosen = isinstance(node.func, ast.Name) and calls_kernels(function, node.func.id)
+            _check_called(module, node, local, modules, members, report, chosen)
         if _check(module, node, local, modules, report):
             waiting.extend(children(node)[::-1])
     addresses.check(module, function, report)
@@ -179,9 +182,13 @@ def _check_called(
     modules: dict[str, Module],
     members: Collection[str],
     report: Report,
+    chosen: bool,
 ) -> None:
-    """Report a call of what may be host code: Triton calls any function while it compiles, and its interpreter does."""
+    """Report a call of what may be host code: Triton calls any function while it compiles, and its interpreter does.
+    `chosen`: what is called is a kernel that the launch gives."""
     for function in _called(module, call):
+        if chosen and function is call.func:
+            continue
         dotted = module.dotted(function)
         if dotted is not None:
             place = module.sibling_function(dotted)

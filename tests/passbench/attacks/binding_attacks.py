@@ -85,7 +85,7 @@ BINDING_ATTACKS = (
     Attack(
         "case_that_rebinds",
         add_relu,
-        (static("dynamic_call"), READ, WORKS),
+        (static("host_read"), READ, WORKS),
         "a lambda is known by its name where nothing else has that name",
     ),
     Attack(

@@ -153,7 +153,7 @@ REFUSED = {
         GRIDS.format("float(meta['x_ptr'])") + "TABLE = [SHAPE]\n" + TUNED.format(", 4, 2, 1, None, TABLE[0]", ""),
     ),
     "an instance of a sibling that reads": ("host_read", "z = held.run(x)", "from _lib import HELD as held\n"),
-    "an item of a sibling that may be another's": ("tensor_method", "z = _lib.PAIR[0].run(x)", "import _lib\n"),
+    "an item of a sibling that reads": ("host_read", "z = _lib.PAIR[0].run(x)", "import _lib\n"),
     "a table of tensors that is only read": (
         "host_read", "kept = types.MappingProxyType({1: x})\nz = float(kept[1])", "import types\n",
     ),

@@ -71,7 +71,7 @@ REFUSED = {
     "text_by_a_cast": (in_wrapper("from typing import cast\nz = str(cast(str, map(len, [[1]])))"), "forbidden_name"),
     "cast_handed_on": (in_wrapper("import typing\nz = typing.cast"), "forbidden_call"),
     "lambda_reads": (in_wrapper("f = lambda a: float(a)\nz = f(x)"), "host_read"),
-    "lambda_bound_again": (in_wrapper("f = lambda a: a + 1\nf = lambda a: [a]\nz = f(x)"), "dynamic_call"),
+    "lambda_bound_again": (in_wrapper("f = lambda a: a + 1\nf = lambda a: [1]\nz = f(n) * x.argmax()"), "host_read"),
     "lambda_bound_by_a_loop": (
         in_wrapper("f = lambda a: a + 1\nfor f in [len]:\n    pass\nz = [0] * f(x)"),
         "dynamic_call",

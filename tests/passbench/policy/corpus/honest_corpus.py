@@ -3,6 +3,7 @@
 from tests.passbench.attacks import attack_samples as on
 from tests.passbench.policy.corpus import (
     forms_of_code,
+    functions_as_values,
     guards_and_notes,
     items_of_arguments,
     members_and_settings,
@@ -33,6 +34,7 @@ _MODULES = (
     routed_arguments,
     spelled_otherwise,
     forms_of_code,
+    functions_as_values,
 )
 for _one in _MODULES:
     CORPUS.update(_one.PASSES)

@@ -1,0 +1,47 @@
+"""Members of a class of a pass, as its statements show them."""
+
+import ast
+from collections.abc import Iterator
+
+from passbench.policy.nodes import walk
+
+
+def members_of(own: ast.ClassDef) -> Iterator[tuple[ast.AST, str]]:
+    """Names of the fields and methods of a class, each with the statement that binds it."""
+    for statement in own.body:
+        if isinstance(statement, ast.FunctionDef):
+            yield statement, statement.name
+            yield from ((statement, name) for name in assigned_to_self(statement))
+    yield from ((own, name) for name in class_fields(own))
+
+
+def class_fields(own: ast.ClassDef) -> Iterator[str]:
+    for statement in own.body:
+        targets = statement.targets if isinstance(statement, ast.Assign) else []
+        if isinstance(statement, ast.AnnAssign):
+            targets = [statement.target]
+        yield from (t.id for t in targets if isinstance(t, ast.Name))
+
+
+def is_property(method: ast.FunctionDef) -> bool:
+    """Whether what a method returns is read as an attribute."""
+    return any(ast.unparse(decorator).endswith("property") for decorator in method.decorator_list)
+
+
+def is_setter(method: ast.FunctionDef) -> bool:
+    """Whether a method is `@NAME.setter` or `@NAME.deleter` of a property."""
+    written = (d for d in method.decorator_list if isinstance(d, ast.Attribute))
+    return any(d.attr in ("setter", "deleter") and isinstance(d.value, ast.Name) for d in written)
+
+
+def is_plain(method: ast.FunctionDef) -> bool:
+    """Whether a method is one of instances: its first argument is whatever it is called on."""
+    return not {"staticmethod", "classmethod"} & {ast.unparse(decorator) for decorator in method.decorator_list}
+
+
+def assigned_to_self(method: ast.FunctionDef) -> Iterator[str]:
+    first = [*method.args.posonlyargs, *method.args.args][:1]
+    for node in walk(method):
+        stored = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+        if stored and first and isinstance(node.value, ast.Name) and node.value.id == first[0].arg:
+            yield node.attr

@@ -1,0 +1,154 @@
+"""Members whose names objects of libraries have, too, read off instances of the pass; fields of classes that class
+methods set; and lists that methods return."""
+
+import pytest
+
+from tests.passbench.policy.test_policy import check, in_wrapper
+
+IMPORTS = """
+import contextlib
+import functools
+import logging
+import typing
+from passbench.launch import Launch
+
+def half(t):
+    return t // 2
+
+"""
+OPS = """
+class Op:
+    SIZES = (1, 2)
+
+    def __init__(self, fn=None):
+        self.fn = fn
+
+    def run(self, x, y):
+        return torch.add(x, y)
+
+class Wider(Op):
+    def run(self, x, y):
+        return torch.mul(x, y)
+
+OPS = [Op(), Wider()]
+
+def pick(n):
+    return next(op for op in OPS if n > 0)
+"""
+ONCE = """
+class Once:
+    one = None
+    made = 0
+
+    def __init__(self):
+        self.blocks = {}
+
+    @classmethod
+    def get(cls):
+        if cls.one is None:
+            cls.one = cls()
+            cls.made += 1
+        return cls.one
+
+    def block(self, n):
+        return self.blocks.setdefault(n, 256 if n > 4096 else 64)
+"""
+ACCEPTED = {
+    "a method of an item": ("z = [op.run(x, y) for op in OPS]", OPS),
+    "a method of what a function returns": ("z = pick(n).run(x, y)", OPS),
+    "a field of an item": ("z = range([Op(half)][0].fn(n))", OPS),
+    "a field of a named tuple": (
+        "z = range(RULES[0].fn(n))",
+        "class Rule(typing.NamedTuple):\n    fn: object\n    size: int\nRULES = [Rule(half, 1)]\n",
+    ),
+    "a field that a class method sets": ("z = range(Once.get().block(n))", ONCE),
+    "a field that a function sets": (
+        "set_block(n)\nz = range(Sizes.block)",
+        "class Sizes:\n    block = 1\n\ndef set_block(n):\n    Sizes.block = n // 2\n",
+    ),
+}
+SETS = "class Sizes:\n    block = {}\n    def __init__(self, t=None):\n        self.t = t\n"
+SETS += "    @classmethod\n    def of(cls, v):\n        cls.{} = v\n"
+REFUSED = {
+    "a kernel beside it": ("z = [Op(), kernel][1].run(x, y)", OPS, "tensor_method"),
+    "the function of a kernel": ("z = [Op(), kernel][1].fn", OPS, "forbidden_attribute"),
+    "a compiled kernel": ("z = [Op(), kernel[(1,)](x, y, out, n, BLOCK=16)][1].run(x, y)", OPS, "tensor_method"),
+    "a launch": ("z = [Op(), Launch(kernel, (1,), n=1, BLOCK=16)][1].run(x, y)", OPS, "tensor_method"),
+    "a method of a class as a value": ("z = [Op, Op()][0].run(x, y)", OPS, "tensor_method"),
+    "a method that reads": (
+        "z = pick(n).run(x, y)", OPS.replace("return torch.mul(x, y)", "return float(x)"), "host_read",
+    ),
+    "a frame": (
+        "z = gen().gi_frame",
+        "class Op:\n    def __init__(self):\n        self.gi_frame = 1\ndef gen():\n    yield Op()\n",
+        "forbidden_attribute",
+    ),
+    "what a partial function calls": (
+        "z = [Op(), functools.partial(half)][1].func",
+        "class Op:\n    def __init__(self):\n        self.func = 1\n",
+        "forbidden_attribute",
+    ),
+    "loggers above a logger": (
+        "z = [Op(), logging.getLogger()][1].manager",
+        "class Op:\n    def __init__(self):\n        self.manager = 1\n",
+        "forbidden_attribute",
+    ),
+    "an address": (
+        "z = [Op(), x][1].data_ptr()", "class Op:\n    def data_ptr(self):\n        return 1\n", "tensor_method",
+    ),
+    "a method of tuples": ("z = Op(1).count", "class Op(typing.NamedTuple):\n    count: int\n", "rebinding"),
+    "a tensor kept by a class": ("Sizes.of(x)\nz = float(Sizes.block)", SETS.format(1, "block"), "host_read"),
+    "an input kept by a class": ("Sizes.of(x)\nz = Sizes.block.add_(1)", SETS.format(1, "block"), "in_place"),
+    "a function that a class is given": (
+        "Sizes.of(reads)\nz = Sizes(x).block()",
+        SETS.format(1, "block") + "def reads(s):\n    return float(s.t)\n",
+        "host_read",
+    ),
+    "a function that gets the instance first": (
+        "Sizes.of(reads)\nz = Sizes().block(x)",
+        SETS.format(1, "block") + "def reads(s, t=1):\n    return float(t)\n",
+        "host_read",
+    ),
+    "a method that is replaced": ("Sizes.of(half)", SETS.format(1, "of"), "attribute_assignment"),
+    "a field that the class does not have": ("Sizes.of(half)", SETS.format(1, "shape"), "attribute_assignment"),
+    "a field of torch": ("torch.Tensor.block = 1", SETS.format(1, "block"), "attribute_assignment"),
+    "a kernel of a class": ("Sizes.block = half", SETS.format("kernel", "more"), "attribute_assignment"),
+    "a list of a method": ("z = Op().sizes() * x", "class Op:\n    def sizes(o):\n        return [0]\n", "host_read"),
+    "a list of a call": ("z = Op()() * x", "class Op:\n    def __call__(self):\n        return [0]\n", "host_read"),
+    "a list of a property": (
+        "z = Op().sizes * x", "class Op:\n    @property\n    def sizes(self):\n        return [0]\n", "host_read",
+    ),
+    "a list of a table's function": ("z = T[0]() * x", "def sizes():\n    return [0]\nT = [sizes]\n", "host_read"),
+    "a list of a table's lambda": ("z = T[0]() * x", "T = [lambda: [0]]\n", "host_read"),
+    "a text of a table's function": ("z = T[0]() % x", "def text():\n    return '%s'\nT = [text]\n", "host_read"),
+    "a text of a generator": (
+        "z = str(T[0]())", "def numbers():\n    return map(int, (1, 2))\nT = [numbers]\n", "forbidden_name",
+    ),
+    "what a property returns": (
+        "z = float(Op().gn(x))",
+        "def same(t):\n    return t\nclass Op:\n    @property\n    def gn(self):\n        return same\n",
+        "host_read",
+    ),
+}  # fmt: skip
+
+
+def found(tmp_path, body, more):
+    return [f.rule for f in check(tmp_path, IMPORTS + in_wrapper(body) + more)]
+
+
+@pytest.mark.parametrize("what", ACCEPTED)
+def test_a_known_instance_has_its_own_members(tmp_path, what):
+    assert found(tmp_path, *ACCEPTED[what]) == []
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_may_be_another_object_is_refused(tmp_path, what):
+    body, more, rule = REFUSED[what]
+    assert rule in found(tmp_path, body, more)
+
+
+def test_a_setter_of_a_property_is_told_once(tmp_path):
+    text = "class Sizes:\n    def __init__(self):\n        self.one = 1\n    @property\n    def block(self):\n"
+    text += "        return self.one\n    @block.setter\n    def block(self, value):\n        self.one = value\n"
+    (finding,) = check(tmp_path, in_wrapper("z = range(Sizes().block)") + text)
+    assert finding.rule == "decorator" and "set_block" in finding.message
