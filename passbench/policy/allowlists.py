@@ -71,6 +71,7 @@ SCALAR_CALLS = frozenset(
     triton.runtime.driver.active.get_current_device triton.runtime.driver.active.get_active_torch_device
     threading.Lock threading.RLock contextlib.nullcontext warnings.warn warnings.filterwarnings warnings.simplefilter
     logging.getLogger logging.basicConfig
+    bisect.bisect bisect.bisect_left bisect.bisect_right
     dataclasses.field dataclasses.replace dataclasses.asdict dataclasses.astuple enum.auto typing.TypeVar
     typing.ParamSpec     numpy.prod""".split()
 )

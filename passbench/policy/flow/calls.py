@@ -172,6 +172,12 @@ class FlowCalls(Values):
                 self.groups.note_key(given.positional[0], base)
             if base is None and any(group is not None for group in put):
                 results.append(self.groups.join(ANYTHING, *put))
+        elif name == "sort" and given.named.keys() <= {"key", "reverse"} and not given.spread and not given.positional:
+            key = next((k.value for k in node.keywords if k.arg == "key"), None)
+            called = given.named.get("key")
+            if key is not None and not self._is_called_back(name, key, scope):
+                called = self.groups.join(ANYTHING, called)
+            results.append(self.groups.note_call(called, GivenGroups([base])) if called is not None else None)
         elif name not in self._fields and not _gives_no_function(name):
             results.append(self.groups.join(ANYTHING, base, *given.every()))
         return self.groups.join(*results)

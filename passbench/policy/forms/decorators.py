@@ -127,13 +127,19 @@ def wrap_in_place(tree: ast.Module, dotted: Callable[[ast.expr], str | None]) ->
 
 def apply_own_decorators(tree: ast.Module, dotted: Callable[[ast.expr], str | None], siblings: frozenset[str]) -> None:
     """`@register("a")` above `def f` as `f = register("a")(f)`, where `register` is a function of the pass: of the
-    module or of one of its siblings. `dotted` says what a name stands for that starts at an import."""
+    module or of one of its siblings; or a method of a variable of the module, as in `@RULES.register("a")`. `dotted`
+    says what a name stands for that starts at an import."""
     own = {s.name for s in tree.body if isinstance(s, ast.FunctionDef)}
+    made = {s.targets[0].id for s in tree.body if isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name)}
 
     def is_own(decorator: ast.expr) -> bool:
         target = decorator.func if isinstance(decorator, ast.Call) else decorator
         home, _, name = (dotted(target) or "").partition(".")
-        return home in siblings and name != "" if home else isinstance(target, ast.Name) and target.id in own
+        if home:
+            return home in siblings and name != ""
+        if isinstance(target, ast.Attribute):  # a method of an instance
+            return isinstance(target.value, ast.Name) and target.value.id in made
+        return isinstance(target, ast.Name) and target.id in own
 
     body: list[ast.stmt] = []
     for statement in tree.body:

@@ -85,9 +85,10 @@ class Given(Bindings):
         place = (METHODS, method.name)
         spread = self.kinds.get(place, "**").item()
         a = method.args
-        own = [*a.posonlyargs, *a.args, *a.kwonlyargs][1 if bound else 0 :]
-        for number, parameter in enumerate(own):
-            given = joined((self.kinds.get(place, number), self.kinds.get(place, parameter.arg), spread))
+        by_place = [*a.posonlyargs, *a.args][1 if bound else 0 :]
+        for number, parameter in enumerate((*by_place, *a.kwonlyargs)):
+            position = self.kinds.get(place, number) if number < len(by_place) else ValueKind.SCALAR
+            given = joined((position, self.kinds.get(place, parameter.arg), spread))
             if self.flow.may_be_called(method) and (number == 0 or self.called_by_triton.is_tensor):
                 given = joined((given, self.called_by_triton))
             self.kinds.join(method, parameter.arg, given)

@@ -160,7 +160,7 @@ class MethodCalls(BuiltInCalls):
             return ValueKind.SCALAR
         if name in _OF_CONTAINERS and base <= ValueKind.HOLDER and given.holds_tensors:
             self.read("a tensor is no key: it stands for itself alone, not for its values", scope, node)
-        if name == "sort" and keywords:
+        if name == "sort" and keywords and not self._sorts_by_own(node, base.item(), scope):
             self.let_libraries_call()
         if name == "sort" and base is ValueKind.HOLDER:
             self.read("how tensors of a list are ordered follows from their values", scope, node)
@@ -173,6 +173,22 @@ class MethodCalls(BuiltInCalls):
         advice = advice or "tensors have public methods"
         self.find(rule, scope.module, node, f"method {name}() is not allowed in host code; {advice}")
         return ValueKind.SCALAR  # one finding is enough
+
+    def _sorts_by_own(self, node: ast.Call, item: ValueKind, scope: Scope) -> bool:
+        """Whether `LIST.sort(key=…)` names a function of the pass or writes a lambda: it gets the items."""
+        keys = [k.value for k in node.keywords if k.arg == "key"]
+        if node.args or {k.arg for k in node.keywords} - {"key", "reverse"} or not keys:
+            return False
+        function = self.host_function(keys[0], scope)
+        if function is not None:
+            returned = self.called_back(function, [item], keys[0], scope)
+        elif isinstance(keys[0], ast.Lambda):
+            returned = self.called_lambda(keys[0], item, scope)
+        else:
+            return False
+        if returned.holds_tensors:
+            self.read(f"sort() reads what {ast.unparse(keys[0])} returns, which may be a tensor", scope, node)
+        return True
 
     def _call_own(
         self, node: ast.Call, name: str, positional: list[ValueKind], keywords: Keywords, scope: Scope

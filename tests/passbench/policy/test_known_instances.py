@@ -6,6 +6,7 @@ import pytest
 from tests.passbench.policy.test_policy import check, in_wrapper
 
 IMPORTS = """
+import bisect
 import contextlib
 import functools
 import logging
@@ -61,6 +62,15 @@ ACCEPTED = {
         "z = range(RULES[0].fn(n))",
         "class Rule(typing.NamedTuple):\n    fn: object\n    size: int\nRULES = [Rule(half, 1)]\n",
     ),
+    "what a method registers": (
+        "z = range(RULES.find(n)(n))",
+        "class Rules:\n    def __init__(self):\n        self.kept = []\n    def register(self, size):\n"
+        "        def keep(f):\n            self.kept.append((size, f))\n"
+        "            self.kept.sort(key=lambda kept: -kept[0])\n            return f\n        return keep\n"
+        "    def find(self, n):\n        return next(f for size, f in self.kept if n > size)\n"
+        "RULES = Rules()\n@RULES.register(1)\ndef third(t):\n    return t // 3\n",
+    ),
+    "a place among sizes": ("z = (64, 128)[bisect.bisect_left([1, 2], n)]", ""),
     "a field that a class method sets": ("z = range(Once.get().block(n))", ONCE),
     "a field that a function sets": (
         "set_block(n)\nz = range(Sizes.block)",
@@ -70,6 +80,35 @@ ACCEPTED = {
 SETS = "class Sizes:\n    block = {}\n    def __init__(self, t=None):\n        self.t = t\n"
 SETS += "    @classmethod\n    def of(cls, v):\n        cls.{} = v\n"
 REFUSED = {
+    "what a method registers reads": (
+        "z = KEPT[0](x)",
+        "KEPT = []\nclass Rules:\n    def register(self, f):\n        KEPT.append(f)\n        return f\n"
+        "RULES = Rules()\n@RULES.register\ndef third(t):\n    return float(t)\n",
+        "host_read",
+    ),
+    "what a method makes of a function reads": (
+        "z = third(x)",
+        "class Rules:\n    def wrap(self, f):\n        def inner(t):\n            return float(f(t))\n"
+        "        return inner\n"
+        "RULES = Rules()\n@RULES.wrap\ndef third(t):\n    return t\n",
+        "host_read",
+    ),
+    "an order of tensors": ("z = [x, y]\nz.sort(key=lambda t: t.sum())", "", "host_read"),
+    "an order by a function that reads": (
+        "z = [x, y]\nz.sort(key=total)", "def total(t):\n    return float(t)\n", "host_read",
+    ),
+    "an order by what may be any function": (
+        "z = [x, y]\nz.sort(key=TRIED[0])", "def total(t):\n    return float(t)\nTRIED = [total]\n", "host_read",
+    ),
+    "functions called by an order": (
+        "z = [same, half]\nz.sort(key=lambda f: f(x))", "def same(t):\n    return t\n", "host_read",
+    ),
+    "a place of a tensor": ("z = bisect.bisect_left([1, 2], x)", "", "host_read"),
+    "a place among tensors": ("z = bisect.bisect([x, y], n)", "", "host_read"),
+    "a place by a key": (
+        "z = bisect.bisect([1], n, key=TRIED[0])", "def total(t):\n    return float(t)\nTRIED = [total]\n", "host_read",
+    ),
+    "a list in order": ("bisect.insort([1], n)", "", "forbidden_call"),
     "a kernel beside it": ("z = [Op(), kernel][1].run(x, y)", OPS, "tensor_method"),
     "the function of a kernel": ("z = [Op(), kernel][1].fn", OPS, "forbidden_attribute"),
     "a compiled kernel": ("z = [Op(), kernel[(1,)](x, y, out, n, BLOCK=16)][1].run(x, y)", OPS, "tensor_method"),
