@@ -40,6 +40,11 @@ class ValueFlow(FlowCalls):
         """Whether each call of a function that is a value somewhere is known."""
         return not self._is_lost and self.groups.is_known(function)
 
+    def give_up(self) -> bool:
+        """Let nothing be known any more. Returns whether that is new."""
+        before, self._is_lost = self._is_lost, True
+        return not before
+
     def may_be_called(self, method: ast.FunctionDef) -> bool:
         """Whether a `__call__` or `__init__` may be called by what no rule follows, such as Triton."""
         if self._open is None:

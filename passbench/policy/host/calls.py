@@ -63,6 +63,8 @@ class Calls(ImportedCalls):
     def call_unnamed(self, node: ast.Call, positional: list[ValueKind], keywords: Keywords, scope: Scope) -> ValueKind:
         """A call of what a variable, a field or an item holds: each function of the pass that it can be gets the
         arguments. Where that is not known it may be any kernel, function or operator."""
+        if node not in self.flow.called:  # the walk has not met it: nothing is known then
+            self.kinds.changed |= self.flow.give_up()
         held = self.flow.held(self.flow.called.get(node))
         self.steps.take(len(held or ()))
         if held and self.kernel_homes.keys() >= held:

@@ -39,6 +39,7 @@ def test_fields_have_the_names_that_people_give_them(tmp_path, name):
 
 
 GIVEN = {
+    **dict.fromkeys(("bisect.bisect", "bisect.bisect_left", "bisect.bisect_right"), ([1, 2], 1)),
     "torch.Size": ((1,),), "torch.device": ("cpu",), "torch.finfo": (torch.float32,), "torch.iinfo": (torch.int32,),
     "torch.promote_types": (torch.float32, torch.float16), "torch.broadcast_shapes": ((1,), (2,)),
     "torch.result_type": (1, 2), "torch.is_tensor": (1,), "triton.cdiv": (3, 2), "triton.next_power_of_2": (3,),
