@@ -27,6 +27,10 @@ class ValueFlow(FlowCalls):
         for module in pass_.modules.values():
             for statement in module.tree.body:
                 self._statement(statement, pass_.scopes[module.name])
+        for (name, table), parts in self._columns.items():
+            for number, column in enumerate(parts):
+                place = self.groups.place(table, f"{name}[:, {number}]")
+                self.groups.join(place, *(self._value(part, pass_.scopes[name]) for part in column))
         for name in self._methods:  # Python and libraries call these
             if name.startswith("__") and name not in ("__init__", "__post_init__", "__call__"):
                 self.groups.hand(self._methods_of_name(name), GivenGroups(spread=[ANYTHING]))
@@ -82,6 +86,8 @@ class ValueFlow(FlowCalls):
                     group = self.groups.join(self.groups.place(scope.node, RETURN), self._value(node.value, scope))
                     if scope.node in self._replacements and self._pass.host_function(node.value, scope) is None:
                         self.groups.join(ANYTHING, group)  # the graph calls it
+            case ast.Assign() | ast.AnnAssign() if self._is_table(node, scope):
+                pass
             case ast.Assign():
                 value = self._value(node.value, scope)
                 for target in node.targets:
@@ -90,7 +96,7 @@ class ValueFlow(FlowCalls):
                 value = self._value(node.value, scope) if node.value is not None else None
                 self._bind(node.target, value, scope)
             case ast.For():
-                self._bind(node.target, self._value(node.iter, scope), scope)
+                self._iterate(node.target, node.iter, scope, scope)
                 self._block([*node.body, *node.orelse], scope)
             case ast.With():
                 for item in node.items:
@@ -123,6 +129,12 @@ class ValueFlow(FlowCalls):
                 pass
             case _:
                 self._is_lost = True
+
+    def _is_table(self, node: ast.Assign | ast.AnnAssign, scope: Scope) -> bool:
+        """Whether a statement binds a table whose columns are followed one by one."""
+        target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+        at_top = isinstance(scope.node, ast.Module) and isinstance(target, ast.Name)
+        return at_top and (scope.module.name, target.id) in self._columns
 
     def _block(self, body: Iterable[ast.stmt], scope: Scope) -> None:
         for statement in body:

@@ -9,6 +9,7 @@ import torch
 from passbench.policy import allowlists as names
 from passbench.policy.flow.class_parts import is_property, members_of
 from passbench.policy.flow.groups import GivenGroups, Groups, Instance, Signature
+from passbench.policy.flow.written_tables import tables_of_rows
 from passbench.policy.modules import Module
 from passbench.policy.nodes import children
 from passbench.policy.scopes import COMPREHENSIONS, RETURN, Scope, defaults, open_scope
@@ -71,6 +72,7 @@ class Values:
         self.noted: set[ast.AST] = set()  # where functions are values
         self._instances: dict[ast.AST, set[str]] = {}  # method → its parameter that is the instance
         self._is_lost = False
+        self._columns = tables_of_rows(pass_.modules)
         self._methods: dict[str, list[ast.FunctionDef]] = {}
         self._by_name: dict[str, Signature] = {}
         self._handed: dict[str, int] = {}  # methods that are read off something
@@ -123,6 +125,17 @@ class Values:
                     self.groups.note_bound(field)
             case _:
                 self._is_lost = True
+
+    def _iterate(self, target: ast.expr, iterable: ast.expr, scope: Scope, inner: Scope) -> None:
+        """Bind, in the `inner` scope, what a loop takes from an iterable."""
+        home = self._pass.scopes[scope.module.name]
+        own = isinstance(iterable, ast.Name) and scope.find(iterable.id) is home
+        parts = self._columns.get((scope.module.name, iterable.id)) if own else None
+        if parts is None:
+            self._bind(target, self._value(iterable, scope), inner)
+            return
+        for number, element in enumerate(target.elts):
+            self._bind(element, self.groups.place(iterable.id, f"{scope.module.name}[:, {number}]"), inner)
 
     def _is_class(self, node: ast.expr, scope: Scope) -> bool:
         """Whether an expression may be a class of the pass: what it holds is read off instances, too."""
@@ -182,7 +195,7 @@ class Values:
             inner = open_scope(scope.module, node, scope)
             outside = scope
             for generator in node.generators:
-                self._bind(generator.target, self._value(generator.iter, outside), inner)
+                self._iterate(generator.target, generator.iter, outside, inner)
                 outside = inner
                 for test in generator.ifs:
                     self._value(test, inner)

@@ -178,6 +178,12 @@ KNOWN = {
     "min default": ("", "a = min([], default=FN)", "a"),
 }
 """Ways by which a function `FN` comes to where it is called: module text, body, and what is called."""
+ROWS = "PAIRS = [(same, FN), (same, half)]\n"
+KNOWN |= {
+    "a column": (ROWS, "for g0, g in PAIRS:\n    z = g", "z"),
+    "a column in a comprehension": (ROWS, "g = [h for g0, h in PAIRS][0]", "g"),
+    "a column of lists": ("PAIRS = (['a', [half]], ['b', [FN]])\n", "for k, g in PAIRS:\n    z = g", "z[0]"),
+}
 UNKNOWN = {
     "set difference": ("", "S = {half, FN}", "next(iter(S - {half}))"),
     "named tuple replaced item": (
@@ -272,6 +278,24 @@ UNKNOWN = {
     ),
 }
 """The same, where it is not known what is called, or the form is refused."""
+SWAPPED = "PAIRS = [(half, same), (half, FN)]\n"
+UNKNOWN |= {
+    "a row": (SWAPPED, "q = PAIRS[1]\nfor g, g0 in PAIRS:\n    z = g", "q[1]"),
+    "a row that a loop names": (SWAPPED, "for q in PAIRS:\n    z = q[1]\nfor g, g0 in PAIRS:\n    z0 = g", "z"),
+    "a table under another name": (SWAPPED, "Q = PAIRS\nfor g, g0 in Q:\n    z = g0", "z"),
+    "a table that is a function's, too": (
+        SWAPPED + "def rows():\n    return PAIRS\n",
+        "for g, g0 in rows():\n    z = g0",
+        "z",
+    ),
+    "a row that is put in": (SWAPPED, "PAIRS.append((FN, half))\nfor g, g0 in PAIRS:\n    z = g", "z"),
+    "a table that a function binds": (
+        SWAPPED + "def more():\n    global PAIRS\n    PAIRS = [(FN, half)]\n",
+        "more()\nfor g, g0 in PAIRS:\n    z = g",
+        "z",
+    ),
+    "rest of a row": (SWAPPED, "for g, *g0 in PAIRS:\n    z = g0[0]", "z"),
+}
 READING = {
     "a number of what it returns": ("same", "k = float({}(x))"),
     "a number of what it gets": ("floor", "z = {}(x)"),
@@ -294,6 +318,15 @@ def found(tmp_path, form, function, use):
 @pytest.mark.parametrize("form", KNOWN)
 def test_a_number_of_a_function_that_no_call_names_is_a_number(tmp_path, form):
     assert found(tmp_path, KNOWN[form], "half", "z = list(range({}(n)))") == []
+
+
+def test_columns_of_a_table_stay_apart(tmp_path):
+    rules = "RULES = [(small, same), (other, half)]\ndef small(t):\n    return t.is_contiguous()\n"
+    rules += "def other(t):\n    return True\n"
+    body = "for fits, run in RULES:\n    if fits(x):\n        z = run(x)"
+    assert check(tmp_path, FUNCTIONS + in_wrapper(body) + rules) == []
+    (finding,) = check(tmp_path, FUNCTIONS + in_wrapper(body) + rules.replace("return True", "return t"))
+    assert finding.rule == "host_read"
 
 
 @pytest.mark.parametrize(("form", "reading"), CASES)
