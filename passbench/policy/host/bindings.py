@@ -200,6 +200,7 @@ class Bindings:
             self.assign(target.value, self.holder([kind]), scope, None)
         elif isinstance(target, ast.Subscript):
             container, by = self.index(target, scope)
+            self.note_item(target.value, value, scope)
             if scope.hook or container is ValueKind.TENSOR:
                 self.find("in_place", scope.module, target, f"writing into a tensor in host code; {WRITE_ADVICE}")
             elif container is not ValueKind.OWN:
@@ -332,6 +333,10 @@ class Bindings:
 
     def is_sequence(self, node: ast.expr, scope: Scope) -> bool:
         """Whether the value of an expression is a list, a tuple or a text."""
+        raise NotImplementedError
+
+    def note_item(self, container: ast.expr, value: ast.expr | None, scope: Scope) -> None:
+        """Note what is put into a container; see `passbench.policy.host.given`."""
         raise NotImplementedError
 
     def note_iterator(self, place: object, name: str) -> None:

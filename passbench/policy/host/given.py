@@ -205,15 +205,34 @@ class Given(Bindings):
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
             return self.is_sequence(node.value, scope)
         if isinstance(node, ast.Subscript):
-            return any(self.is_sequence(item, home) for item, home in self._items_written(node, scope))
+            put_in = self._put_in(node.value, scope) in self.sequences
+            return put_in or any(self.is_sequence(item, home) for item, home in self._items_written(node, scope))
         if isinstance(node, ast.Name) and (owner := scope.find(node.id)) is not None:
             return (owner.node, node.id) in self.sequences
         called = self._may_call(node, scope)
         if any((function, RETURN) in self.sequences for function in called):
             return True
+        method = node.func if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
+        taken = method is not None and method.attr in ("get", "setdefault", "pop")
+        if taken and self._put_in(method.value, scope) in self.sequences:
+            return True
         own = self.own_class(node.func, scope) if isinstance(node, ast.Call) else None
         tuples = own is not None and "typing.NamedTuple" in self.bases_of(self.lineage(own))
         return tuples or (self._named_function(node, scope) is None and makes_sequence(node, scope))
+
+    def _put_in(self, container: ast.expr, scope: Scope) -> tuple[object, str]:
+        """The place of what has been put into a variable's or a field's container."""
+        if isinstance(container, ast.Attribute):
+            return FIELDS, f"{container.attr}[]"
+        owner = scope.find(container.id) if isinstance(container, ast.Name) else None
+        return (owner.node, f"{container.id}[]") if owner is not None else (None, "")
+
+    def note_item(self, container: ast.expr, value: ast.expr | None, scope: Scope) -> None:
+        """Note what is put into a container, if that is a list, a tuple or a text."""
+        if value is not None and self.is_sequence(value, scope):
+            place = self._put_in(container, scope)
+            if place[0] is not None:
+                self.note_sequence(*place)
 
     def _items_written(self, node: ast.Subscript, scope: Scope) -> list[tuple[ast.expr, Scope]]:
         """What an item may be of a display, or of a variable that holds displays alone, and where it is written."""

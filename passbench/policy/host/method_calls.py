@@ -141,6 +141,8 @@ class MethodCalls(BuiltInCalls):
                 self.read("a tensor is no key of a list or dict", scope, node)
             if name in _COMPARING and base.holds_tensors:
                 self.read(f"{name}() compares with each item", scope, node)
+            for value in node.args[name in ("setdefault", "insert") :] if name in names.PUTTING_METHODS else ():
+                self.note_item(method.value, value, scope)
             if name in names.PUTTING_METHODS:
                 self.put_into(method.value, given, scope)
             return ValueKind.TENSOR if base.holds_tensors or given.holds_tensors else max(base, given).item()

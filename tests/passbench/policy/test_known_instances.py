@@ -159,6 +159,16 @@ REFUSED = {
     ),
     "a list of a table's function": ("z = T[0]() * x", "def sizes():\n    return [0]\nT = [sizes]\n", "host_read"),
     "a list of a table's lambda": ("z = T[0]() * x", "T = [lambda: [0]]\n", "host_read"),
+    "a list that a memo keeps": (
+        "z = KEPT(n) * x",
+        "class Memo:\n    def __init__(self, f):\n        self.f = f\n        self.made = {}\n"
+        "    def __call__(self, k):\n        if k not in self.made:\n            self.made[k] = self.f(k)\n"
+        "        return self.made[k]\n"
+        "def sizes(n):\n    return [0]\nKEPT = Memo(sizes)\n",
+        "host_read",
+    ),
+    "a list that is put into a dict": ("z = D.setdefault(1, [0])\nz0 = D.get(1) * x", "D = {}\n", "host_read"),
+    "a list that is put into a list": ("L = []\nL.append([0])\nz = L[0] * x", "", "host_read"),
     "a text of a table's function": ("z = T[0]() % x", "def text():\n    return '%s'\nT = [text]\n", "host_read"),
     "a text of a generator": (
         "z = str(T[0]())", "def numbers():\n    return map(int, (1, 2))\nT = [numbers]\n", "forbidden_name",
