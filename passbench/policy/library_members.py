@@ -166,7 +166,9 @@ def _nothing() -> None:
 
 def is_usable(name: str) -> bool:
     """Whether host code, or torch and Triton, may use this name on any object: what it means there is then taken for
-    torch's own."""
+    torch's own. A private name is used on instances of the pass alone."""
+    if name.startswith("_"):
+        return False
     if name in _ASKED_FOR or (hasattr(torch.Tensor, name) and name != "backward"):
         return True
     known = _used_on_anything() | names.VIEW_ATTRIBUTES

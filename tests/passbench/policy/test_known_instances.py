@@ -54,6 +54,8 @@ class Once:
     def block(self, n):
         return self.blocks.setdefault(n, 256 if n > 4096 else 64)
 """
+PRIVATE = "class Sizes:\n    def __init__(self):\n        self._values = [1]\n    def of(self, n):\n"
+PRIVATE += "        return n * self._values[0]\n"
 ACCEPTED = {
     "a method of an item": ("z = [op.run(x, y) for op in OPS]", OPS),
     "a method of what a function returns": ("z = pick(n).run(x, y)", OPS),
@@ -70,6 +72,7 @@ ACCEPTED = {
         "    def find(self, n):\n        return next(f for size, f in self.kept if n > size)\n"
         "RULES = Rules()\n@RULES.register(1)\ndef third(t):\n    return t // 3\n",
     ),
+    "a private name of tensors": ("z = range(Sizes().of(n))", PRIVATE),
     "a place among sizes": ("z = (64, 128)[bisect.bisect_left([1, 2], n)]", ""),
     "a field that a class method sets": ("z = range(Once.get().block(n))", ONCE),
     "a field that a function sets": (
@@ -109,6 +112,12 @@ REFUSED = {
         "z = bisect.bisect([1], n, key=TRIED[0])", "def total(t):\n    return float(t)\nTRIED = [total]\n", "host_read",
     ),
     "a list in order": ("bisect.insort([1], n)", "", "forbidden_call"),
+    "a private name of a tensor": ("z = x._values", PRIVATE, "private_name"),
+    "a private name of what may be a tensor": ("z = [Sizes(), x][1]._values", PRIVATE, "private_name"),
+    "a private name set on a tensor": (
+        "Sizes.put(x)", PRIVATE + "    def put(self):\n        self._values = 1\n", "rebinding",
+    ),
+    "a version of a tensor": ("z = Sizes.of(x, 1)", PRIVATE.replace("_values", "_version"), "private_name"),
     "a kernel beside it": ("z = [Op(), kernel][1].run(x, y)", OPS, "tensor_method"),
     "the function of a kernel": ("z = [Op(), kernel][1].fn", OPS, "forbidden_attribute"),
     "a compiled kernel": ("z = [Op(), kernel[(1,)](x, y, out, n, BLOCK=16)][1].run(x, y)", OPS, "tensor_method"),
