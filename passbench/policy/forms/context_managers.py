@@ -10,7 +10,10 @@ from collections.abc import Callable, Iterable
 from passbench.policy.nodes import walk
 
 MANAGER = "contextlib.contextmanager"
-_ADVICE = "a context manager has one `yield` on each way through it, as a statement, in no loop and before no finally"
+_ADVICE = (
+    "a context manager has one `yield` on each way through it, as a statement, in no loop, before no except of"
+    " everything and before no finally that returns"
+)
 
 
 def managers(
@@ -56,7 +59,13 @@ def _pauses(body: list[ast.stmt], found: set[ast.expr]) -> int:
                 most += max(_pauses(statement.body, found), _pauses(statement.orelse, found))
             case ast.With():
                 most += _pauses(statement.body, found)
-            case ast.Try() if not runs_at_the_end(statement):
+            case ast.Try() if not any(h.type is None for h in statement.handlers) and not _leaves(statement.finalbody):
                 blocks = (statement.body, statement.orelse, *(h.body for h in statement.handlers))
                 most += sum(_pauses(block, found) for block in blocks)
     return most
+
+
+def _leaves(body: list[ast.stmt]) -> bool:
+    """Whether a `finally` may end otherwise than at its end, so that an error goes no further."""
+    leaves = ast.Return | ast.Break | ast.Continue
+    return any(isinstance(node, leaves) for statement in body for node in walk(statement))

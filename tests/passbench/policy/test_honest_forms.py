@@ -96,6 +96,9 @@ ACCEPTED = {
     "an output that is filled": (LAUNCH, HOOKED.format("args['out_ptr'].fill_(1.0)") + RESET),
     "a hook by a lambda": (LAUNCH, TUNED.format(", pre_hook=lambda args: args['out_ptr'].zero_()", "")),
     "a context manager": (WITH, ON_DEVICE),
+    "a context manager with a finally": (
+        WITH, "D = []\n" + GUARD + "    D.append(1)\n    try:\n        yield\n    finally:\n        D.pop()\n",
+    ),
     "a context manager with a value": ("with guard(x) as t:\n    z = t + y", GUARD + "    yield t.contiguous()\n"),
     "a context manager that translates an error": (
         WITH,
@@ -276,8 +279,21 @@ REFUSED = {
     "a yield in a handler": (
         "decorator", WITH, GUARD + "    try:\n        yield\n    except ValueError:\n        yield\n",
     ),
-    "a yield before a finally": (
-        "decorator", WITH, GUARD + "    try:\n        yield\n    finally:\n        kernel[(1,)](t, t, t, 1)\n",
+    "a yield before a finally that returns": (
+        "decorator", WITH, GUARD + "    try:\n        yield\n    finally:\n        return\n",
+    ),
+    "a yield in a finally": ("decorator", WITH, GUARD + "    try:\n        print(1)\n    finally:\n        yield\n"),
+    "a finally that reads": (
+        "host_read", WITH, GUARD + "    try:\n        yield\n    finally:\n        print(float(t))\n",
+    ),
+    "a manager with a finally in a generator": (
+        "expression", "z = [*one()]",
+        GUARD + "    try:\n        yield\n    finally:\n        print(1)\n"
+        "def one():\n    with guard(1):\n        yield 1\n",
+    ),
+    "a manager with a finally that goes on later": (
+        "forbidden_call", "KEPT.append(guard(1))",
+        GUARD + "    try:\n        yield\n    finally:\n        print(1)\nKEPT = []\n",
     ),
     "a yield before an except of everything": (
         "decorator",
