@@ -147,6 +147,7 @@ class StagedCalls:
 
     def collect(self, command: Collect) -> WorkerReply:
         """Check what the calls have returned and copy it out. Raises BadOutput."""
+        grown = self._allocated_now() - self._allocated  # before a check lets go of outputs that it has held
         stage, outputs = self._staging, [flatten(value) for value in self._results]
         for values, inputs in zip(outputs, self._rows, strict=True):
             check(values, inputs, stage.outputs, strict=stage.strict)
@@ -156,7 +157,7 @@ class StagedCalls:
                 check_places(result, stage.outputs)
             check_calls(calls, stage.outputs, self._memory.device, self._kept)
             self._before.check(calls[self._rehearsed :])
-            check_allocated(calls[self._rehearsed :], self._allocated_now() - self._allocated)
+            check_allocated(calls[self._rehearsed :], grown)
         self._sealed.check_unchanged(outputs)
         rest = [index for index in range(len(outputs)) if index not in self._sealed.calls]
         self._memory.copy_out([outputs[index] for index in rest], stage.batch, rest)

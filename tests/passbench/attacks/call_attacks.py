@@ -80,13 +80,17 @@ CALL_ATTACKS: tuple[Attack, ...] = (
     Attack(
         "decoys_for_outputs",
         on.padded,
-        (ALLOCATED_BEFORE, WORKS),
+        (ALLOCATED_BEFORE, MAY_WORK),
         "what a tensor had before is known by the storage, not by how much torch has given out",
     ),
     Attack(
         "zeros_of_earlier_calls",
         on.padded_far,
-        (Step("poisoned_outputs", ("runtime_error",), SPOILT), MAY_WORK),
+        # Uneven where it is observed before and behind its eighth call.
+        (
+            Step("poisoned_outputs", ("runtime_error", "rejected"), f"{SPOILT}|{UNEVEN}"),
+            Step("no layer left", ("ok", "wrong", "runtime_error", "rejected"), f"{SPOILT}|{UNEVEN}"),
+        ),
         "timed calls find nothing of earlier ones in fresh memory",
     ),
     Attack(

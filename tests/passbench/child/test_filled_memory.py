@@ -37,8 +37,7 @@ def test_fresh_memory_holds_nothing_of_earlier_calls(name):
 def test_free_memory_of_a_gpu_holds_nothing_of_earlier_calls(size):
     kept = torch.ones(size, device="cuda")
     made = [torch.ones(size, device="cuda") for _ in range(5)]
-    made[::2] = []
-    del made[-1]
+    del made[::2], made[-1]
     reserved = torch.cuda.memory_reserved()
     fill_free_memory()
     assert torch.cuda.memory_reserved() == reserved
