@@ -9,6 +9,7 @@ from torch import fx
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from passbench.checking import observed_calls
+from passbench.child import staged_calls
 from passbench.child.call_memory import CallMemory
 from passbench.child.outputs import KeptOutputs
 from passbench.child.staged_calls import StagedCalls
@@ -29,7 +30,7 @@ from tests.passbench.samples import PASSES, add_relu_sample
 CPU = torch.device("cpu")
 CALLS = 7
 BATCH = Batch(CALLS, (), (), tuple(range(CALLS)), (), ())
-FLUSHED = 128 << 20  # bytes: nothing else here is as large
+FLUSHED = 1 << 20  # bytes in place of a GPU's many: nothing else here is as large
 
 
 class Seen(TorchDispatchMode):
@@ -79,8 +80,9 @@ def events_of(commands, fill):
 @pytest.mark.parametrize(("seed", "flush"), [(None, False), (None, True), (11, True)])
 @pytest.mark.parametrize("fill", [False, True])
 @pytest.mark.parametrize(("begin", "first"), [(1, 1), (1, 3), (1, 5), (0, 2)])
-def test_an_observed_call_finds_what_a_timed_one_finds(seed, flush, fill, begin, first):
+def test_an_observed_call_finds_what_a_timed_one_finds(seed, flush, fill, begin, first, monkeypatch):
     """They were neither flushed nor seeded, and their results were given up."""
+    monkeypatch.setattr(staged_calls, "_FLUSH_BYTES", FLUSHED)
     go = Go(seed, flush)
     rehearsed = [replace(go, end=1)] if begin else []
     timed, _ = events_of([*rehearsed, replace(go, first=begin)], fill)

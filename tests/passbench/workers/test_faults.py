@@ -73,7 +73,7 @@ def test_limits_hold_for_a_worker_with_its_descendants():
     child = os.fork()
     if child == 0:
         if os.fork() == 0:
-            filled = b"x" * (64 << 20)
+            filled = b"x" * (256 << 20)  # far more than this process may have taken since the fork
             os.write(write, filled[:1])
         time.sleep(60)
         os._exit(0)
