@@ -66,26 +66,25 @@ class StagedCalls:
         self._results = results = self._results[: command.first]
         synchronize, seed, clock = self._memory.synchronize, command.seed, time.perf_counter_ns
         sealed = self._sealed.calls
-        filled = self._filling()
         flush, spent = command.flush, 0
         gc.disable()
         try:
-            for index, inputs in enumerate(self._rows[command.first : command.end], command.first):
-                if flush or index in sealed:
-                    self._make_ready(index, flush)
-                try:
-                    begin = clock()
-                    if seed is not None:
-                        torch.manual_seed(seed)
-                    with filled():
+            with self._filling():
+                for index, inputs in enumerate(self._rows[command.first : command.end], command.first):
+                    if flush or index in sealed:
+                        self._make_ready(index, flush)
+                    try:
+                        begin = clock()
+                        if seed is not None:
+                            torch.manual_seed(seed)
                         results.append(call(*inputs))
-                    synchronize()
-                    if index > command.first:
-                        spent += clock() - begin
-                except BaseException as error:  # as in `handle`
-                    raise CallFailed(index) from error
-                if index in sealed:
-                    self._take(index)
+                        synchronize()
+                        if index > command.first:
+                            spent += clock() - begin
+                    except BaseException as error:  # as in `handle`
+                        raise CallFailed(index) from error
+                    if index in sealed:
+                        self._take(index)
         finally:
             gc.enable()
         if command.end is not None and not goes_on:  # what these calls have allocated is not the others'
@@ -114,18 +113,17 @@ class StagedCalls:
 
     def _in_turn(self, command: Observe) -> Generator[tuple[torch.Tensor | int, ...], None, None]:
         """The inputs of the observed calls. Before and after each is done what `go` does."""
-        filled = self._filling()
         for index in range(command.first, command.first + command.calls):
             self._make_ready(index, command.go.flush)
             if command.go.seed is not None:
                 torch.manual_seed(command.go.seed)
-            with filled():
+            with self._filling():
                 yield self._rows[index]
             self._memory.synchronize()
 
-    def _filling(self) -> Callable[[], AbstractContextManager]:
-        """What makes a context in which a call finds NaN in fresh memory; on a GPU that memory is filled beforehand."""
-        return filled_memory if self._staging.fill and self._memory.device.type == "cpu" else nullcontext
+    def _filling(self) -> AbstractContextManager:
+        """A context in which calls find NaN in fresh memory. On a GPU that memory is filled beforehand."""
+        return filled_memory() if self._staging.fill and self._memory.device.type == "cpu" else nullcontext()
 
     def _make_ready(self, index: int, flush: bool) -> None:
         """What is done before a call: empty the L2 cache, and deliver the inputs of a sealed call."""
@@ -147,7 +145,6 @@ class StagedCalls:
 
     def collect(self, command: Collect) -> WorkerReply:
         """Check what the calls have returned and copy it out. Raises BadOutput."""
-        grown = self._allocated_now() - self._allocated  # before a check lets go of outputs that it has held
         stage, outputs = self._staging, [flatten(value) for value in self._results]
         for values, inputs in zip(outputs, self._rows, strict=True):
             check(values, inputs, stage.outputs, strict=stage.strict)
@@ -155,6 +152,7 @@ class StagedCalls:
         if stage.strict and self._of_a_pass:
             for result in self._results:
                 check_places(result, stage.outputs)
+            grown = self._allocated_now() - self._allocated  # the next check lets go of outputs that it has held
             check_calls(calls, stage.outputs, self._memory.device, self._kept)
             self._before.check(calls[self._rehearsed :])
             check_allocated(calls[self._rehearsed :], grown)

@@ -143,11 +143,10 @@ class _Writer(Accesses):
             needed = place_sum(self.kernel).needed(self.kernel)
             values = [value for value in values if value.number in needed]
         stores = list(self.kernel.stores)
+        by_sweep = [(sweep_turns.sweep_of(s, self.kernel, self.buffers), s) for s in stores if over_columns(s)]
         for depth in range(deepest + 1):
             reduced = [v for v in values if v.op == "reduce" and v.depth == depth + 1]
-            swept = [
-                s for s in stores if over_columns(s) and sweep_turns.sweep_of(s, self.kernel, self.buffers) == depth
-            ]
+            swept = [s for sweep, s in by_sweep if sweep == depth]
             of_rows = [v for v in values if v.depth == depth and not v.by_column and v.number not in self.names]
             late: list[Value] = []
             if (reduced or swept) and not self.tuning.seeks:

@@ -38,9 +38,9 @@ from storage.records import Sample, dtype_of
 _DRAWS, _DRAWING = 512, 2.0
 """In how many draws, which may take how many seconds, a pass must be right that has not eager's bits."""
 _FOR_PRODUCTS = 3
-"""So many times as many for one with products as sums: they have other bits, of which a half type shows one in hundreds
-of draws. `fusible-68b796c9c203` was right in 288, and wrong in the 31st of PassBench's
-(`benchmarks/passbench/h100_one_tree`)."""
+"""So many times as many for one with products as sums: they have other bits, of which a half type shows few.
+`fusible-68b796c9c203` was right in 288 and wrong in PassBench. Too few draws do not explain that: it was
+so with three times as many (`benchmarks/passbench/h100_one_tree`)."""
 
 
 @dataclass(frozen=True)
