@@ -5,7 +5,7 @@ import ast
 from collections.abc import Iterator
 
 from passbench.policy.modules import Module
-from passbench.policy.nodes import walk
+from passbench.policy.nodes import assigned_by, walk
 
 
 def call_tables(modules: dict[str, Module]) -> dict[tuple[str, str], tuple[ast.Name, ...]]:
@@ -93,9 +93,7 @@ _OF_KEYS = frozenset("sorted list tuple set len".split())
 
 def _bound(statement: ast.stmt) -> tuple[str, ast.Dict | ast.List | ast.Tuple | None]:
     """The name and the display that a statement binds to it."""
-    targets = statement.targets if isinstance(statement, ast.Assign) else []
-    if isinstance(statement, ast.AnnAssign):
-        targets = [statement.target]
+    targets = assigned_by(statement)
     value = getattr(statement, "value", None)
     display = isinstance(value, ast.Dict | ast.List | ast.Tuple)
     if len(targets) != 1 or not isinstance(targets[0], ast.Name) or not display:

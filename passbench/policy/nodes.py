@@ -23,6 +23,13 @@ def children(node: ast.AST) -> list[ast.AST]:
         return found
 
 
+def assigned_by(statement: ast.stmt) -> list[ast.expr]:
+    """What an assignment binds, also one with an annotation; nothing of any other statement."""
+    if isinstance(statement, ast.AnnAssign):
+        return [statement.target]
+    return statement.targets if isinstance(statement, ast.Assign) else []
+
+
 def bound_by(statement: ast.stmt) -> list[str]:
     """Names that a statement of a module or class binds there, each as often as it does."""
     if isinstance(statement, ast.FunctionDef | ast.ClassDef):

@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator
 
-from passbench.policy.nodes import walk
+from passbench.policy.nodes import assigned_by, walk
 
 
 def members_of(own: ast.ClassDef) -> Iterator[tuple[ast.AST, str]]:
@@ -17,10 +17,7 @@ def members_of(own: ast.ClassDef) -> Iterator[tuple[ast.AST, str]]:
 
 def class_fields(own: ast.ClassDef) -> Iterator[str]:
     for statement in own.body:
-        targets = statement.targets if isinstance(statement, ast.Assign) else []
-        if isinstance(statement, ast.AnnAssign):
-            targets = [statement.target]
-        yield from (t.id for t in targets if isinstance(t, ast.Name))
+        yield from (t.id for t in assigned_by(statement) if isinstance(t, ast.Name))
 
 
 def is_property(method: ast.FunctionDef) -> bool:

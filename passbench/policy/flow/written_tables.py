@@ -6,7 +6,7 @@ from collections import Counter
 
 from passbench.policy.item_parts import columns
 from passbench.policy.modules import Module
-from passbench.policy.nodes import walk
+from passbench.policy.nodes import assigned_by, walk
 
 Columns = list[list[ast.expr]]
 
@@ -43,9 +43,7 @@ def tables_of_rows(modules: dict[str, Module]) -> dict[tuple[str, str], Columns]
 
 def _written(statement: ast.stmt) -> tuple[str, Columns] | None:
     """The name that a statement binds, and the columns of what it binds to it."""
-    targets = statement.targets if isinstance(statement, ast.Assign) else []
-    if isinstance(statement, ast.AnnAssign):
-        targets = [statement.target]
+    targets = assigned_by(statement)
     value = getattr(statement, "value", None)
     plain = len(targets) == 1 and isinstance(targets[0], ast.Name) and isinstance(value, ast.List | ast.Tuple)
     parts = columns(value) if plain else None
