@@ -102,6 +102,12 @@ class Case:
     any_size: bool = False
 
     @property
+    def without_plan(self) -> Graph:
+        """The graph of the library calls that inputs without a plan get. It is eager's: `kernels` may have a linear
+        without its bias and an addition. Behind `calls` there are only inputs that these are for."""
+        return self.graph if self.calls is None else self.kernels
+
+    @property
     def launches(self) -> int:
         """How many launches the region is."""
         return len(self.sketch.bodies) + (len(self.calls.ops) if self.calls is not None else 0)
@@ -127,9 +133,9 @@ def module_source(cases: Sequence[Case], family: str, style: Style, helper: bool
         kernels.add(one.kernel)
     kernels.merge()
     counts = {len(program.launches) for program in programs}
-    known = find_effects(graph, _inputs(first))
-    library = library_body(graph, known)
-    replayed = not helper and sum(known.launches) >= REPLAYED and replayable(graph, known)
+    known = find_effects(first.without_plan, _inputs(first))
+    library = library_body(first.without_plan, known)
+    replayed = not helper and sum(known.launches) >= REPLAYED and replayable(first.without_plan, known)
     ahead = _ahead(function, cases, inner, helper) if first.calls is not None else None
     captures = replayed or (ahead is not None and ahead.replayed)
     launching = ["Launch", "LaunchPlan", "PlanTable", *(["captured"] if captures else []), "plan_for"]

@@ -165,13 +165,14 @@ def _multiplies_singles(variant: Variant) -> bool:
 
 
 def _bias(op: Op) -> Ref | None:
-    """The bias of a convolution without groups, or of a linear."""
+    """The bias of a convolution without groups, or of a linear. None where it is not the last tensor that is given: the
+    parts of the call would read them in another order, which is that of a region's inputs."""
     if op.kind != "function" or not (op.target in _DIMS or op.target == LINEAR):
         return None
     if argument(op, _GROUPS, "groups", 1) != 1:
         return None
     bias = argument(op, _BIAS, "bias", None)
-    return bias if isinstance(bias, Ref) else None
+    return bias if bias in list(refs((op.args, op.kwargs)))[-1:] else None
 
 
 def argument(op: Op, position: int, name: str, default: Value) -> Value:

@@ -63,6 +63,7 @@ LINEAR = (tensor(2, 3, 6), tensor(2, 6), tensor(2))
         (lambda x, w: F.conv2d(x, w) * 2.0, (tensor(2, 4, 5, 5), tensor(8, 4, 3, 3)), 0),
         (lambda x, w, b: F.conv2d(x, w, b), (tensor(2, 4, 5, 5), tensor(8, 4, 3, 3), tensor(8)), 0),  # nothing follows
         (lambda x, w, b: F.linear(x, w, b), LINEAR, 0),
+        (lambda x, w, b: F.linear(x, bias=b, weight=w) * 2.0, LINEAR, 0),  # a region would read them in another order
     ],
 )
 def test_a_split_graph_computes_the_same(function, inputs, split):

@@ -46,6 +46,10 @@ def _summed(x, w):
     return torch.relu(torch.matmul(x, w) * 2.0 + 1.0).sum(-1)
 
 
+def _few_classes(x, w, b):
+    return torch.tanh(F.linear(x, w, b))
+
+
 def _of_convolutions(n, size, dtype):
     return in_dtype((tensor(n, 8, size, size), tensor(8, 8, 3, 3), tensor(8, 8, 1, 1), tensor(1)), dtype)
 
@@ -56,6 +60,10 @@ def _of_biased(n, size, dtype):
 
 def _of_linears(n, size, dtype):
     return in_dtype((tensor(n, 4), tensor(size, 4), tensor(size), tensor(5, size), tensor(5)), dtype)
+
+
+def _of_few(n, size, dtype):
+    return in_dtype((tensor(n, 3, size), tensor(4, size), tensor(4)), dtype)
 
 
 def _of_backward(n, size, dtype):
@@ -75,6 +83,7 @@ def _of_summed(n, size, dtype):
         (_biased, _of_biased, "float32", Style(captured=True), "_behind("),
         (_linears, _of_linears, "float32", Style(split_linears=True), "_behind("),
         (_linears, _of_linears, "float32", Style(captured=True, split_linears=True), "_behind("),
+        (_few_classes, _of_few, "float32", Style(products=True), "linear, tanh in one kernel"),
         (_backward, _of_backward, "float32", Style(captured=True, branches=True), "branch("),
         (_summed, _of_summed, "float32", Style(captured=True, compiled="strict"), "TorchInductor"),
         (_summed, _of_summed, "float32", Style(compiled="strict"), "TorchInductor"),
@@ -83,9 +92,9 @@ def _of_summed(n, size, dtype):
 )
 def test_other_inputs_get_eagers_calls(function, inputs, dtype, style, told, tmp_path, interpreter):
     known = variant(function, *inputs(2, 6, dtype))
-    ways = {"channels_last": style.channels_last, "split_linears": style.split_linears, "biases": True}
-    levels = dict.fromkeys(float_dtypes([known]).values(), Rounding.EXACT)
-    task = Distill(sketches=SKETCHES).task(sample(known), ANY, levels, whole=True, **ways)
+    ways = {each: getattr(style, each) for each in ("channels_last", "split_linears", "products")}
+    levels = dict.fromkeys(float_dtypes([known]).values(), Rounding.ANY if style.products else Rounding.EXACT)
+    task = Distill(sketches=SKETCHES).task(sample(known), ANY, levels, whole=True, biases=True, **ways)
     patterns = () if style.compiled or style.branches else tuple(task.gains())
     assert task.write(patterns, style, tmp_path / "pass").compiler == "pass"
     assert check_dir(tmp_path / "pass") == []
