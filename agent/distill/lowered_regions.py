@@ -12,6 +12,7 @@ from agent.distill.kernels.formulas.small_products import SMALL_PRODUCTS, is_pro
 from agent.distill.kernels.host_program import Sketch, sketch
 from agent.distill.kernels.index_expressions import Unsupported
 from agent.distill.regions import find_regions, inputs_of
+from agent.distill.rounding import Rounding, rounded
 from extraction.kernels.lowering import LoweringError, lowered
 from storage.graph.as_json import to_json
 from storage.graph.record import Graph
@@ -80,6 +81,12 @@ class Sketches:
             self.of(regions[0].graph, inputs_of(regions[0], known))
             return True
         return False
+
+
+def lowered_exactly(graph: Graph, inputs: Sequence[Input]) -> Sketch | None:
+    """The region's sketch with eager's bits; None where it has none."""
+    made = _lowered(graph, inputs, own_schedule=False, products=False)
+    return rounded(made, Rounding.EXACT) if isinstance(made, Sketch) else None
 
 
 def _key(graph: Graph, inputs: Sequence[Input]) -> tuple:

@@ -5,7 +5,7 @@ replayed as a CUDA graph, which the first call of a shape records.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 from agent.distill.eager.op_effects import find_effects
@@ -15,8 +15,10 @@ from agent.distill.kernels.host_program import KernelLaunch, Program, Returned, 
 from agent.distill.kernels.launch_configs import LaunchLimits
 from agent.distill.kernels.text_template import merge, slot, template
 from agent.distill.launches.side_by_side import program_of
+from agent.distill.lowered_regions import lowered_exactly
 from agent.distill.other_inputs.any_size import AnySize, alike, any_size, plans_source
 from agent.distill.other_inputs.library_calls import WRITE_INTO, LibraryBody, call_lines, library_body, replayable
+from agent.distill.other_inputs.other_dtypes import in_other_dtypes
 from agent.distill.other_inputs.written_for import asks, table
 from agent.distill.pattern_source import function_name, parameter_list, rule_functions, short_names
 from storage.graph.record import Graph
@@ -53,6 +55,9 @@ class Style:
     `products`: kernels compute small products of matrices, in an order of their own
     (`agent.distill.kernels.formulas.small_products`).
 
+    `other_dtypes`: kernels for any size are also written in floating dtypes that no variant has. That takes time, and
+    is for the pass that is handed in (`agent.distill.other_inputs.other_dtypes`).
+
     `compiled`: whole graphs are replaced by TorchInductor's own code in these numerics (`agent.distill.inductor`), ""
     for none; its kernels have the configurations of number `config` among those that TorchInductor chooses from.
     """
@@ -66,6 +71,7 @@ class Style:
     split_linears: bool = False
     joined: bool = False
     products: bool = False
+    other_dtypes: bool = False
     compiled: str = ""
     config: int = 0
 
@@ -259,11 +265,22 @@ def _constant_name(number: int, before: str, literal: str) -> str:
 
 
 def _of_any_size(cases: Sequence[Case], programs: Sequence[Program], style: Style) -> list[AnySize]:
-    """The kernels for all sizes, one for the dtypes of each variant; none unless all are called in the same way."""
-    if len({(tuple(a.name for a in p.allocations), p.returned, *_called_with(p)) for p in programs}) > 1:
+    """The kernels for all sizes, one for the dtypes of each variant, and for others if `style` asks for them; none
+    unless all are called in the same way."""
+    calls = set(map(_call, programs))
+    if len(calls) > 1:
         return []
-    found = [any_size(case.sketch, style.limits) for case in cases if case.any_size]
-    return alike([one for one in found if one is not None])
+    made = [any_size(case.sketch, style.limits) for case in cases if case.any_size]
+    found = alike([one for one in made if one is not None])
+    if found and style.other_dtypes and cases[0].calls is None:
+        more = in_other_dtypes(found, cases[0].kernels, lowered_exactly, style.limits)
+        found += [one for one in more if _call(program_of(one.sketch, style.limits)) in calls]
+    return found
+
+
+def _call(program: Program) -> Hashable:
+    """What the wrapper gives to the plan of a program, and what it returns."""
+    return tuple(a.name for a in program.allocations), program.returned, tuple(_called_with(program))
 
 
 def _wrapper(function: str, graph: Graph, programs: Sequence[Program], kernels: _Kernels, without: str) -> list[str]:

@@ -64,7 +64,8 @@ class Distill(Author):
         declined, too, if calls are not expected to become faster. `confirms` says which orders of addition are eager's.
         """
         task, choice = self.choice(sample, confirms)
-        return allowed(task.write(choice.patterns, choice.style, directory), directory)
+        style = replace(choice.style, other_dtypes=True)
+        return allowed(task.write(choice.patterns, style, directory), directory)
 
     def choice(self, sample: Sample, confirms: Confirms = assumed) -> tuple[Task, SearchChoice]:
         """What `write` writes of which task. There are no patterns where it declines."""

@@ -2,8 +2,8 @@
 
 Such a region computes each element from the elements at the same place of contiguous tensors of one shape, and from
 tensors that are spread over it: of one element, or of neighbouring axes, such as a bias. Its kernel gets the numbers of
-elements as arguments, is compiled once, and computes what the kernels of the variants compute. Inputs of other dtypes,
-of other shapes or with gaps get library calls.
+elements as arguments, is compiled once, and computes what the kernels of the variants compute. Inputs of dtypes that
+have no such kernel, of other shapes or with gaps get library calls.
 """
 
 import math

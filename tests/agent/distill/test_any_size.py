@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from agent.distill.lowered_regions import Sketches
 from agent.distill.static import Distill
 from passbench.policy.check import check_dir
-from tests.agent.support import ANY, in_dtype, sample, tensor, variant
+from tests.agent.support import ANY, FLOATS, in_dtype, sample, tensor, variant
 
 SKETCHES = Sketches()
 """What has been lowered is known to all tests of this file."""
@@ -84,7 +84,7 @@ def test_other_ways_to_be_spread_get_library_calls(function, inputs, shapes, str
     assert interpreter.other_calls(directory, variant(function, *drawn)) == []
 
 
-def _directory(function, inputs, tmp_path, dtypes=("float32", "float16", "bfloat16")):
+def _directory(function, inputs, tmp_path, dtypes=("float32",)):
     known = [variant(function, *in_dtype(inputs, dtype)) for dtype in dtypes]
     submission = Distill(margin=ANY, sketches=SKETCHES).write(sample(*known), tmp_path / "pass")
     assert submission.compiler == "pass", submission.reason
@@ -118,6 +118,28 @@ def test_other_shapes_have_a_kernel(function, inputs, tmp_path, interpreter):
         other = _of_shape(function, of_one, shape, dtype)
         assert interpreter.problems(directory, other) == []
         assert any("eager alone" in text for text in interpreter.other_calls(directory, other)), "the kernel's"
+
+
+def _in_steps(x, y):
+    return torch.relu(x * y - x) + y
+
+
+@pytest.mark.parametrize("known", [("float32",), ("float16",), ("float32", "bfloat16")])
+def test_dtypes_that_no_variant_has_get_eagers_bits(known, tmp_path, interpreter):
+    directory = _directory(_in_steps, (tensor(4, 8), tensor(4, 8)), tmp_path, known)
+    for dtype in FLOATS:
+        other = _of_shape(_in_steps, (tensor(4, 8), tensor(4, 8)), (9, 130), dtype)
+        calls = "\n".join(interpreter.other_calls(directory, other))
+        assert "eager alone: aten.relu" in calls and "differs" not in calls
+
+
+def test_beside_single_precision_a_half_type_is_taken_for_the_other(tmp_path, interpreter):
+    halves = [(i if n else tensor(*i.shape, dtype="float16")) for n, i in enumerate(CHANNELS)]
+    directory = _directory(_normed, halves, tmp_path)
+    for dtype, planned in (("bfloat16", True), ("float32", False)):
+        other = variant(_normed, tensor(3, 6, 2, 5, dtype=dtype), *CHANNELS[1:])
+        assert interpreter.problems(directory, other) == []
+        assert (interpreter.other_calls(directory, other) != []) == planned
 
 
 def test_the_variants_may_have_several_ranks(tmp_path, interpreter):
@@ -174,19 +196,24 @@ def test_one_row_is_not_taken_for_all():
     assert not any(case.any_size for each in task.graphs for c in each.candidates for case in c.cases)
 
 
+def _leaky_in_place(x):
+    return F.leaky_relu(x, 0.1, inplace=True)
+
+
 @pytest.mark.gpu
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-def test_other_shapes_have_eagers_bits_on_a_gpu(dtype, tmp_path):
+@pytest.mark.parametrize("function", [_silu_in_place, _leaky_in_place])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_other_shapes_and_dtypes_have_eagers_bits_on_a_gpu(function, dtype, tmp_path):
     from agent.ahead.quick_measure import QuickMeasure
 
-    directory = _directory(_silu_in_place, (tensor(4, 8),), tmp_path)
-    others = [variant(_silu_in_place, tensor(*shape, dtype=dtype)) for shape in ((3, 7), (1025, 4099))]
+    directory = _directory(function, (tensor(4, 8),), tmp_path)
+    others = [variant(function, tensor(*shape, dtype=dtype)) for shape in ((3, 7), (1025, 4099))]
     for result in QuickMeasure(torch.device("cuda:0"))(sample(*others), directory):
         assert (result.status, result.t_min) == ("ok", -10)
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("dtype", FLOATS)
 def test_what_is_spread_is_right_on_a_gpu(dtype, tmp_path):
     from agent.ahead.quick_measure import QuickMeasure
 

@@ -534,17 +534,13 @@ def _long_sums(x):
 
 
 def test_torch_inductors_own_schedule_is_tried(tmp_path, interpreter):
-    """It adds few long rows in two kernels, on all multiprocessors."""
-    one = sample(variant(_long_sums, tensor(4, 2**20)))
-    attempt = attempt_by(lambda names, source: 2.0 if source.count("@triton.jit") == 2 else 1.2, [])
-    measuring().attempt(one, tmp_path / "pass", attempt)
+    """It adds long rows in two kernels, on all multiprocessors."""
+    one = variant(_long_sums, tensor(2, 2**17))
+    attempt = attempt_by(lambda names, source: 2.0 if " in 2 kernels" in source else 1.2, [])
+    measuring().attempt(sample(one), tmp_path / "pass", attempt)
     (source,) = (path.read_text() for path in (tmp_path / "pass").glob("fuse_*.py"))
-    assert source.count("@triton.jit") == 2
-    small = variant(_long_sums, tensor(2, 2**17))
-    task = Distill().task(sample(small), ANY, own_schedule=True)
-    assert len(task.kernels()) == 2
-    task.write(tuple(task.gains()), Style(own_schedule=True), tmp_path / "small")
-    assert interpreter.problems(tmp_path / "small", small, draws=1) == []
+    assert "mul, relu, sum, tanh in 2 kernels" in source
+    assert interpreter.problems(tmp_path / "pass", one, draws=1) == []
 
 
 def adds_by_lanes(source):
@@ -610,7 +606,7 @@ def test_linears_without_biases_are_tried_beside_eagers_bits(level, dtype, split
     assert measuring(seconds=0.0).attempt(one, tmp_path / "pass", attempt).compiler == "pass"
     assert max(source.count(", None)\n") for source in sources) == (2 if dtype == "float32" else 0)
     kept = "".join(path.read_text() for path in (tmp_path / "pass").glob("[!a]*.py"))
-    assert kept.count(", None)\n") == 2 * split and "libdevice.exp(" in kept
+    assert kept.count(", None)\n") == 2 * split and "libdevice.exp(" in kept and "1.0 + tl.exp(" not in kept
 
 
 def test_linears_without_biases_are_measured_again_where_the_device_is_faster(tmp_path):
