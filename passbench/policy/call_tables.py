@@ -5,7 +5,7 @@ import ast
 from collections.abc import Iterator
 
 from passbench.policy.modules import Module
-from passbench.policy.nodes import assigned_by, walk
+from passbench.policy.nodes import assigned_by, names_of, walk
 
 
 def call_tables(modules: dict[str, Module]) -> dict[tuple[str, str], tuple[ast.Name, ...]]:
@@ -69,9 +69,10 @@ def names_listed(module: Module) -> Iterator[ast.Name]:
     """Names `T` in `for key in T`, `T.keys()`, `", ".join(T)`, and `sorted(T)` and its kin, if they are built-ins. They
     ask a dict for its keys, an enumeration for its members."""
     for node in walk(module.tree):
-        if isinstance(node, ast.For | ast.comprehension):
+        kind = type(node)
+        if kind is ast.For or kind is ast.comprehension:
             used = node.iter
-        elif isinstance(node, ast.Call) and not node.keywords:
+        elif kind is ast.Call and not node.keywords:
             used = _asked_for_keys(module, node)
         else:
             continue
@@ -106,17 +107,18 @@ def _other_uses(module: Module, known: set[ast.AST]) -> Iterator[str]:
     allowed = {*known}
     bound: set[str] = set()
     for node in walk(module.tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript):
+        if type(node) is ast.Call and isinstance(node.func, ast.Subscript):
             allowed.add(node.func.value)
-        elif isinstance(node, ast.Compare) and all(isinstance(op, ast.In | ast.NotIn) for op in node.ops):
+        elif type(node) is ast.Compare and all(isinstance(op, ast.In | ast.NotIn) for op in node.ops):
             allowed.add(node.comparators[-1])
     for node in walk(module.tree):
-        if isinstance(node, ast.Name) and (not isinstance(node.ctx, ast.Store) or node.id in bound):
+        kind = type(node)
+        if kind is ast.Name and (not isinstance(node.ctx, ast.Store) or node.id in bound):
             if node not in allowed:
                 yield node.id
-        elif isinstance(node, ast.Name):
+        elif kind is ast.Name:
             bound.add(node.id)
-        elif isinstance(node, ast.Global | ast.Nonlocal):
+        elif kind is ast.Global or kind is ast.Nonlocal:
             yield from node.names
         else:
-            yield from (n for key in ("arg", "name") if isinstance(n := getattr(node, key, None), str))
+            yield from names_of(node)

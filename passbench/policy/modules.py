@@ -90,10 +90,10 @@ class Module:
         """What a name or attribute chain stands for if it starts at an import: `tl.load` → "triton.language.load"; a
         sibling's goes by its bare name, however it was imported: `pass_dir.helper.f` → "helper.f"."""
         parts: list[str] = []
-        while isinstance(node, ast.Attribute):
+        while type(node) is ast.Attribute:
             parts.append(node.attr)
             node = node.value
-        if not isinstance(node, ast.Name) or node.id not in self.imports:
+        if type(node) is not ast.Name or node.id not in self.imports:
             return None
         return ".".join([self.imports[node.id], *reversed(parts)]).removeprefix(f"{PACKAGE}.")
 

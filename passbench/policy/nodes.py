@@ -13,11 +13,12 @@ def children(node: ast.AST) -> list[ast.AST]:
         return node._children
     except AttributeError:
         found = []
-        for value in (getattr(node, name, None) for name in node._fields):
-            if isinstance(value, ast.AST):
-                found.append(value)
-            elif isinstance(value, list):
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if type(value) is list:
                 found += [item for item in value if isinstance(item, ast.AST)]
+            elif isinstance(value, ast.AST):
+                found.append(value)
         if not isinstance(node, ast.Module):
             node._children = found
         return found
@@ -39,19 +40,30 @@ def bound_by(statement: ast.stmt) -> list[str]:
 
 def bound_names(place: ast.Module | ast.FunctionDef) -> Counter[str]:
     """How often each name is bound anywhere in a module or function; one that `global` mentions, once more."""
-    found: Counter[str] = Counter()
+    found: list[str] = []
     for node in walk(place):
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            found[node.id] += 1
-        elif isinstance(node, ast.Global | ast.Nonlocal):
-            found.update(node.names)
-        elif isinstance(node, ast.alias):
-            found[node.asname or node.name.partition(".")[0]] += 1
-        elif not isinstance(node, ast.keyword):
-            for key in _NAMING:
-                if isinstance(name := getattr(node, key, None), str):
-                    found[name] += 1
-    return found
+        kind = type(node)
+        if kind is ast.Name:
+            if type(node.ctx) is not ast.Load:
+                found.append(node.id)
+        elif kind is ast.Global or kind is ast.Nonlocal:
+            found += node.names
+        elif kind is ast.alias:
+            found.append(node.asname or node.name.partition(".")[0])
+        elif kind is not ast.keyword:
+            found += names_of(node)
+    return Counter(found)
+
+
+def names_of(node: ast.AST) -> list[str]:
+    """The names in fields that hold a name which the node binds; of a keyword argument, the parameter's."""
+    kind = type(node)
+    if kind not in _naming_fields:
+        _naming_fields[kind] = [field for field in _NAMING if field in kind._fields]
+    return [name for field in _naming_fields[kind] if isinstance(name := getattr(node, field, None), str)]
+
+
+_naming_fields: dict[type[ast.AST], list[str]] = {}
 
 
 def walk(node: ast.AST) -> list[ast.AST]:

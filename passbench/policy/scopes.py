@@ -165,13 +165,17 @@ def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
     while waiting:
         child = waiting.pop()
         yield child
-        if isinstance(child, ast.FunctionDef | ast.Lambda | ast.AsyncFunctionDef):
+        kind = type(child)
+        if kind in _FUNCTIONS:
             outer = [*child.args.defaults, *(d for d in child.args.kw_defaults if d is not None)]
-            waiting.extend([*outer, *getattr(child, "decorator_list", [])][::-1])
-        elif isinstance(child, ast.comprehension):
-            waiting.extend([child.iter, *child.ifs][::-1])
-        elif not isinstance(child, ast.ClassDef):
-            waiting.extend(children(child)[::-1])
+            waiting += [*outer, *getattr(child, "decorator_list", [])][::-1]
+        elif kind is ast.comprehension:
+            waiting += [child.iter, *child.ifs][::-1]
+        elif kind is not ast.ClassDef:
+            waiting += children(child)[::-1]
+
+
+_FUNCTIONS = frozenset((ast.FunctionDef, ast.Lambda, ast.AsyncFunctionDef))
 
 
 def open_scope(
@@ -191,6 +195,8 @@ def open_scope(
     defined = {a.arg for a in parameters(node)} if not isinstance(node, ast.Module) else set()
     scope.names |= defined
     for child in own_nodes(node):
+        if type(child) not in _NAMING:
+            continue
         if isinstance(child, ast.Global | ast.Nonlocal):
             shared |= set(child.names)
             scope.of_module |= set(child.names) if isinstance(child, ast.Global) else set()
@@ -218,6 +224,12 @@ def open_scope(
     for name in shared:
         scope.lambdas.pop(name, None)
     return scope
+
+
+_NAMING = frozenset(
+    (ast.Global, ast.Nonlocal, ast.Name, ast.MatchAs, ast.ExceptHandler, ast.FunctionDef, ast.ClassDef, ast.Assign)
+)
+"""Nodes that say something of a scope's names."""
 
 
 def length_of_returns(node: ast.FunctionDef) -> int | None:

@@ -84,7 +84,8 @@ def _loads(module: Module) -> Iterator[tuple[ast.expr, Lines]]:
     waiting: list[tuple[ast.AST, int | None]] = [(module.tree, None)]
     while waiting:
         node, also = waiting.pop()
-        if isinstance(node, ast.Attribute | ast.Name) and isinstance(node.ctx, ast.Load):
+        kind = type(node)
+        if (kind is ast.Attribute or kind is ast.Name) and isinstance(node.ctx, ast.Load):
             yield node, {line: node.lineno for line in (node.lineno, also) if line is not None}
         skipped: set[ast.AST | None] = set()
         if isinstance(node, ast.AnnAssign) or (postponed and isinstance(node, ast.arg)):

@@ -9,6 +9,7 @@ import ast
 from collections.abc import Callable, Collection, Mapping
 
 from passbench.policy.forms.casts import without_casts
+from passbench.policy.nodes import children
 
 Dotted = Callable[[ast.expr], str | None]
 _ENVIRONMENT = frozenset(("os.environ.get", "os.getenv"))
@@ -16,6 +17,7 @@ _SIGNATURES = frozenset(
     "triton.Config triton.jit triton.autotune triton.heuristics triton.runtime.Autotuner torch.compile".split()
 )
 """What may be asked for the names of its parameters."""
+_RUN_LATER = frozenset((ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.GeneratorExp))
 
 
 def write_plainly(
@@ -27,15 +29,15 @@ def write_plainly(
     while waiting:
         node, once = waiting.pop()
         node.__dict__.pop("_children", None)  # `passbench.policy.nodes` lists anew what is below each
-        for name, value in ast.iter_fields(node):
+        for name in node._fields:
+            value = getattr(node, name, None)
             if isinstance(value, list):
                 value[:] = [_plain(one, dotted, bound, once) for one in value]
             elif isinstance(value, ast.AST):
                 setattr(node, name, _plain(value, dotted, bound, once))
-        for child in ast.iter_child_nodes(node):
+        for child in children(node):
             if not (isinstance(child, ast.FunctionDef) and is_kernel(child)):
-                later = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.GeneratorExp
-                waiting.append((child, once and not isinstance(child, later)))
+                waiting.append((child, once and type(child) not in _RUN_LATER))
 
 
 def without_null_handlers(tree: ast.Module, dotted: Dotted, bound: Mapping[str, int]) -> None:

@@ -52,7 +52,7 @@ def _named_from(waiting: list[ast.AST], functions: dict[str, list[ast.FunctionDe
     found: set[str] = set()
     while waiting:
         node = waiting.pop()
-        for name in _named(node):
+        for name in _named(node) if type(node) in _NAMING else ():
             found.add(name)
             for function in functions.pop(name, ()):
                 waiting += function.body
@@ -146,3 +146,9 @@ def _named(node: ast.AST) -> list[str]:
         case ast.FunctionDef() | ast.ClassDef():
             return [node.name]  # bound once more, somewhere
     return []
+
+
+_NAMING = frozenset(
+    (ast.Name, ast.Attribute, ast.alias, ast.Global, ast.Nonlocal, ast.Constant, ast.FunctionDef, ast.ClassDef)
+)
+"""Nodes of which `_named` knows a name."""
