@@ -144,6 +144,14 @@ def is_taken(name: str, *, field: bool) -> bool:
     return name in _taken() or (of_tensors and not (field and name in fields_of_tensors_too()))
 
 
+METHODS_OF_BOTH = (names.CONTAINER_METHODS | names.STRING_METHODS | names.LOGGING_METHODS | {"add", "put"}) - {
+    "keys"
+}  # which, beside `__getitem__`, makes `**x` of an instance call both
+"""Names of methods that a class of a pass may have, though containers, texts or tensors have them, too. What is called
+by such a name is followed as both, instances that are surely the pass's aside. torch and Triton call them on their own
+objects alone, or without arguments."""
+
+
 def _used_on_anything() -> frozenset[str]:
     return (
         names.CONTAINER_METHODS | names.STRING_METHODS | names.LOGGING_METHODS | names.NUMBER_METHODS

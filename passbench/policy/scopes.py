@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from passbench.policy.modules import Module
-from passbench.policy.nodes import children, walk
+from passbench.policy.nodes import assigned_by, children, walk
 
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -278,14 +278,15 @@ def owned_values(place: ast.AST, name: str) -> list[ast.expr]:
 
 
 def made_once(
-    place: ast.Module | ast.FunctionDef, own_class: Callable[[ast.expr], ast.ClassDef | None]
+    place: ast.Module | ast.FunctionDef, class_of: Callable[[ast.expr], ast.ClassDef | None]
 ) -> dict[str, ast.ClassDef]:
-    """Variables that are bound once in a module or a function, by `NAME = CLASS(…)`, and their classes.
+    """Variables that are bound once in a module or a function, by an assignment of what `class_of` knows for an
+    instance of a class, and their classes.
 
     A name that is bound in a function inside counts, too: it may be this one.
     """
     bound: Counter[str] = Counter()
-    made: dict[str, ast.ClassDef] = {}
+    values: dict[str, ast.expr] = {}
     for node in walk(place):
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
             bound[node.id] += 1
@@ -294,11 +295,11 @@ def made_once(
         for key in ("name", "asname", "rest"):
             if isinstance(name := getattr(node, key, None), str):
                 bound[name.partition(".")[0]] += 1
-        target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
-        own = own_class(node.value.func) if isinstance(target, ast.Name) and isinstance(node.value, ast.Call) else None
-        if own is not None:
-            made[target.id] = own
-    return {name: own for name, own in made.items() if bound[name] == 1}
+        targets = assigned_by(node)
+        if len(targets) == 1 and isinstance(targets[0], ast.Name) and isinstance(node.value, ast.Call):
+            values[targets[0].id] = node.value
+    made = ((name, class_of(value)) for name, value in values.items() if bound[name] == 1)
+    return {name: own for name, own in made if own is not None}
 
 
 def makes_iterator(value: ast.expr, scope: Scope) -> bool:

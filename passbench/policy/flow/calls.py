@@ -8,6 +8,7 @@ from passbench.policy import operators
 from passbench.policy.flow.class_parts import is_property, members_of
 from passbench.policy.flow.groups import GivenGroups, Held, Instance
 from passbench.policy.flow.values import ANYTHING, Values
+from passbench.policy.library_members import is_usable
 from passbench.policy.scopes import Scope
 
 _NOTHING_HELD = (
@@ -178,9 +179,18 @@ class FlowCalls(Values):
             if key is not None and not self._is_called_back(name, key, scope):
                 called = self.groups.join(ANYTHING, called)
             results.append(self.groups.note_call(called, GivenGroups([base])) if called is not None else None)
-        elif name not in self._fields and not _gives_no_function(name):
+        elif not self._is_own(method, scope) and not _gives_no_function(name):
             results.append(self.groups.join(ANYTHING, base, *given.every()))
+        elif operators.is_method(name):
+            self.given_to_torch += given.every()
         return self.groups.join(*results)
+
+    def _is_own(self, method: ast.Attribute, scope: Scope) -> bool:
+        """Whether a method that is called is one of the pass's classes alone."""
+        if method.attr not in self._fields or not is_usable(method.attr):
+            return method.attr in self._fields
+        own = self._pass.known.class_of(method.value, scope)
+        return own is not None and bool(self._pass.methods_of(own, method.attr))
 
     def _library_call(self, node: ast.Call, dotted: str, scope: Scope) -> int | None:
         place = scope.module.sibling_function(dotted)
@@ -201,6 +211,7 @@ class FlowCalls(Values):
         if dotted in _HANDING_ON:
             return self.groups.join(*given.every())
         stored = operators.stored_name(dotted) if dotted.startswith("torch.") else None
+        self.given_to_torch += given.every() if stored is not None else ()
         if dotted in _NOTHING_HELD or stored is not None:
             return None
         return self.groups.join(ANYTHING, *given.every())

@@ -135,9 +135,10 @@ class Groups:
         if (function, first) not in self._signatures:
             a = function.args
             self._steps.take(1 + len(parameters(function)))
+            named = a.args[max(0, first - len(a.posonlyargs)) :]
             self._signatures[function, first] = Signature(
                 [self.place(function, p.arg) for p in (*a.posonlyargs, *a.args)][first:],
-                {p.arg: self.place(function, p.arg) for p in (*a.args, *a.kwonlyargs)},
+                {p.arg: self.place(function, p.arg) for p in (*named, *a.kwonlyargs)},
                 self.place(function, a.vararg.arg) if a.vararg is not None else None,
                 self.place(function, a.kwarg.arg) if a.kwarg is not None else None,
                 self.place(function, RETURN),

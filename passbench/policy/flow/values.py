@@ -38,6 +38,9 @@ class PassNames(Protocol):
     class_homes: dict[ast.ClassDef, Module]
     kernel_homes: dict[ast.FunctionDef, Module]
     stored_names: frozenset[str]
+    fields: frozenset[str]
+    known: Any
+    """`passbench.policy.flow.known_instances.KnownInstances`."""
 
     def host_function(self, node: ast.expr, scope: Scope) -> ast.FunctionDef | None:
         """The function that an expression names."""
@@ -70,6 +73,7 @@ class Values:
         self.called: dict[ast.Call, int] = {}
         self.bases: dict[ast.Attribute, int] = {}
         self.noted: set[ast.AST] = set()  # where functions are values
+        self.given_to_torch: list[int | None] = []  # what operators and methods of tensors get
         self._instances: dict[ast.AST, set[str]] = {}  # method → its parameter that is the instance
         self._is_lost = False
         self._columns = tables_of_rows(pass_.modules)

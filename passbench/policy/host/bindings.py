@@ -48,7 +48,6 @@ class Bindings:
         self._collections: dict[ast.FunctionDef, dict[str, list[ast.expr]]] = {}
         self._unions: dict[ast.BinOp, str | None] = {}
         self._owned_values: dict[tuple[ast.AST, str], list[ast.expr]] = {}
-        self._instances: dict[ast.AST, dict[str, ast.ClassDef]] = {}
         self.scopes = {name: open_scope(module, module.tree, None) for name, module in modules.items()}
         for name, module in modules.items():
             module.globals |= self.scopes[name].names

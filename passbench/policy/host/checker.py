@@ -13,6 +13,7 @@ import torch
 
 from passbench.policy import allowlists as names
 from passbench.policy.flow.class_parts import is_property, members_of
+from passbench.policy.flow.known_instances import KnownInstances
 from passbench.policy.flow.value_flow import ValueFlow
 from passbench.policy.host.classes import check_class, kernels_of_classes, members, names_stored
 from passbench.policy.host.replacements import Replacements
@@ -20,7 +21,7 @@ from passbench.policy.kernels.addresses import base_parameters, callee, is_const
 from passbench.policy.modules import Module, Report, is_builtin
 from passbench.policy.nodes import children, walk
 from passbench.policy.own_place import extends_path, tests_path
-from passbench.policy.scopes import Scope, open_scope, parameters
+from passbench.policy.scopes import Scope, ValueKind, open_scope, parameters
 from passbench.policy.steps import Steps
 
 _RULE_FUNCTIONS = ("pattern", "replacement_args", "replacement_func")
@@ -47,6 +48,7 @@ class HostChecker(Replacements):
         }
         self.properties = frozenset(name for name, methods in self.methods.items() if any(map(is_property, methods)))
         self.special = {functions[n] for functions in found for n in _RULE_FUNCTIONS if n in functions}
+        self.known = KnownInstances(self)
         self.flow = ValueFlow(self, self.special)
         named = list(_kernels_in_host_code(modules))
         self._named = {kernel for kernel, _, _ in named}
@@ -121,6 +123,10 @@ class HostChecker(Replacements):
 
     def _follow(self) -> None:
         self.note_class_numbers()
+        public = (name for name in self.methods | self.shared_names if not name.startswith("_"))
+        of_tensors = [name for name in public if hasattr(torch.Tensor, name)]
+        for name in of_tensors if self.flow.torch_may_call() else ():
+            self.give_methods(name, [], {None: ValueKind.TENSOR})
         rounds = 0
         self.kinds.changed = True
         while self.kinds.changed and rounds < _ROUNDS:

@@ -13,6 +13,7 @@ from passbench.policy.host.built_in_calls import BuiltInCalls
 from passbench.policy.host.classes import MAKING
 from passbench.policy.host.named_values import SHARED_ADVICE
 from passbench.policy.host.operator_calls import OperatorCall
+from passbench.policy.library_members import fields_of_tensors_too, is_usable
 from passbench.policy.scopes import Scope, ValueKind, joined
 from passbench.policy.suggestions import advice_on
 from storage.graph import targets
@@ -113,14 +114,32 @@ class MethodCalls(BuiltInCalls):
             return found
         base = self.base_kind(method, scope, called=True)
         positional, keywords = self._arguments(node, scope)
-        given = max((*positional, *keywords.values()), default=ValueKind.SCALAR)
         if name in _WRITTEN_OTHERWISE:  # a tensor has these, too
             message = f"Python calls {name}; write {_WRITTEN_OTHERWISE[name]}"
             self.find("private_name", scope.module, node, message)
             return ValueKind.TENSOR
         of_instance = self.is_of_instance(method, scope)
-        if name in self.methods or of_instance or (self.is_field(method, base, scope) and not base.is_tensor):
-            return self._call_own(node, name, positional, keywords, scope)
+        of_others = is_usable(name) and (name in self.methods or name not in fields_of_tensors_too())
+        of_pass = name in self.methods or of_instance or (name in self.shared_names and of_others)
+        if not of_pass and not (self.is_field(method, base, scope) and not base.is_tensor):
+            return self._call_of_library(node, method, base, (positional, keywords), scope)
+        found = self._call_own(node, name, positional, keywords, scope)
+        known = self.class_of(method.value, scope) if of_others and not of_instance else None
+        if of_instance or not of_others or (known is not None and known not in self.inheriting):
+            return found
+        return joined((found, self._call_of_library(node, method, base, (positional, keywords), scope)))
+
+    def _call_of_library(
+        self,
+        node: ast.Call,
+        method: ast.Attribute,
+        base: ValueKind,
+        arguments: tuple[list[ValueKind], Keywords],
+        scope: Scope,
+    ) -> ValueKind:
+        """A method of a tensor, a container, a text or another object that the pass has not written."""
+        name, (positional, keywords) = method.attr, arguments
+        given = max((*positional, *keywords.values()), default=ValueKind.SCALAR)
         if name in ("_asdict", "_replace") and self.has_named_tuples and not base.is_tensor and None not in keywords:
             for field, kind in keywords.items():
                 if field is not None:

@@ -5,13 +5,13 @@ import ast
 
 from passbench.policy import allowlists as names
 from passbench.policy import operators
-from passbench.policy.flow.class_parts import is_plain
+from passbench.policy.flow.class_parts import is_plain, is_property
+from passbench.policy.flow.known_instances import KnownInstances
 from passbench.policy.host.bindings import CONTEXT, FIELDS
 from passbench.policy.host.classes import fields_of
 from passbench.policy.host.given import Given
 from passbench.policy.library_members import does_more, fields_of_tensors_too, is_of_plain_objects
-from passbench.policy.nodes import walk
-from passbench.policy.scopes import ITEMS, Scope, ValueKind, joined, made_once
+from passbench.policy.scopes import ITEMS, Scope, ValueKind, joined
 from passbench.policy.suggestions import advice_on
 
 SHARED_ADVICE = (
@@ -39,6 +39,7 @@ class NamedValues(Given):
     """Whether a library may be told to index something by anything: the pass names `operator.getitem` or such."""
     inheriting: set[ast.ClassDef]
     """See `with_library_members`."""
+    known: KnownInstances
     kernels_of_classes: dict[str, ast.FunctionDef]
     """Fields that are a kernel in one class, and nothing else in any."""
 
@@ -300,22 +301,11 @@ class NamedValues(Given):
 
     def class_of(self, node: ast.expr, scope: Scope) -> ast.ClassDef | None:
         """The class of the pass of which an expression is surely an instance."""
-        if isinstance(node, ast.Call):
-            return self.own_class(node.func, scope)
         owner = scope.find(node.id) if isinstance(node, ast.Name) else None
-        name = node.id if isinstance(node, ast.Name) else ""
-        place = scope.module.sibling_function(scope.module.dotted(node) or "")
-        if place is not None:
-            owner, name = self.scopes.get(place[0]), place[1]
-        if owner is None or not isinstance(owner.node, ast.Module | ast.FunctionDef):
-            return None
-        if name == owner.self_name:
+        if owner is not None and isinstance(owner.node, ast.FunctionDef) and node.id == owner.self_name:
             own = self.classes_of_methods.get(owner.node)
             return None if own in self.handed_on else own
-        if owner.node not in self._instances:
-            self.steps.take(len(walk(owner.node)))
-            self._instances[owner.node] = made_once(owner.node, lambda name: self.own_class(name, owner))
-        return self._instances[owner.node].get(name)
+        return self.known.class_of(node, scope)
 
     def mark_called(self, node: ast.expr, scope: Scope) -> None:
         """Note that Triton calls what an expression is, if that is surely an instance or a class of the pass."""
@@ -344,8 +334,13 @@ class NamedValues(Given):
                 given = max(own, self.give_methods(node.attr, [], {None: ValueKind.TENSOR}))
                 return given if node.attr in self.properties else max(given, ValueKind.ADDRESS)
             return own
-        if self.shared_names.get(node.attr) == [] and self.is_of_instance(node, scope):  # a field
-            return own
+        if node.attr in self.shared_names and self.is_of_instance(node, scope):
+            if not (methods := self.shared_names[node.attr]):  # a field
+                return own
+            given = max(own, self.give_methods(node.attr, [], {None: ValueKind.TENSOR}))
+            return given if all(map(is_property, methods)) else max(given, ValueKind.ADDRESS)
+        if node.attr in self.shared_names and node.attr in names.VIEW_ATTRIBUTES:
+            return joined((base, own, self.give_methods(node.attr, [], {})))
         if node.attr in self.shared_names:
             rule = "private_name" if node.attr.startswith("_") else "forbidden_attribute"
             self.find(rule, scope.module, node, f"{node.attr} is not allowed here; {SHARED_ADVICE}")

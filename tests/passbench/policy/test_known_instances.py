@@ -56,7 +56,46 @@ class Once:
 """
 PRIVATE = "class Sizes:\n    def __init__(self):\n        self._values = [1]\n    def of(self, n):\n"
 PRIVATE += "        return n * self._values[0]\n"
+ROWS = """
+class Rows:
+    def __init__(self):
+        self.values = []
+
+    def add(self, limit, block):
+        self.values.append((limit, block))
+        return self
+
+    def find(self, n):
+        return next((block for limit, block in self.values if n <= limit), 64)
+
+    @property
+    def count(self):
+        return len(self.values)
+
+class Tuned:
+    def __init__(self):
+        self.rows = Rows().add(4096, 128)
+
+ROWS: Rows = Rows().add(4096, 128).add(1 << 20, 256)
+"""
+SPLIT = """
+KEPT = {}
+class Op:
+    def split(self, t, dim):
+        KEPT[0] = float(t)
+        return [t]
+"""
 ACCEPTED = {
+    "methods that lists and tensors have": ("z = range(ROWS.find(n) * ROWS.count)", ROWS),
+    "a field that is given an instance once": ("z = range([Tuned()][0].rows.add(n, 64).find(n))", ROWS),
+    "a method of tensors that torch is not given": ("z = Op().split(n, 0)", SPLIT),
+    "a memo with a length": (
+        "z = range(MEMO.of((n, n), lambda key: Shape(*key)).rows)",
+        "class Shape:\n    def __init__(self, rows, cols):\n        self.rows = rows\n"
+        "class Memo:\n    def __init__(self):\n        self.kept = {}\n    def __len__(self):\n"
+        "        return len(self.kept)\n    def of(self, key, make):\n        self.kept[key] = make(key)\n"
+        "        return self.kept[key]\nMEMO = Memo()\n",
+    ),
     "a method of an item": ("z = [op.run(x, y) for op in OPS]", OPS),
     "a method of what a function returns": ("z = pick(n).run(x, y)", OPS),
     "a field of an item": ("z = range([Op(half)][0].fn(n))", OPS),
@@ -82,7 +121,39 @@ ACCEPTED = {
 }
 SETS = "class Sizes:\n    block = {}\n    def __init__(self, t=None):\n        self.t = t\n"
 SETS += "    @classmethod\n    def of(cls, v):\n        cls.{} = v\n"
+GET = "class Op:\n    def get(self, k):\n        return 0\n    def view(self, k):\n        return 0\n"
+PUT = "class Op:\n    def __init__(self, t=0):\n        self.t = t\n    def append(self, t):\n        return self.t\n"
 REFUSED = {
+    "a dict beside an own get": ("z = float({1: x}.get(1))", GET, "host_read"),
+    "a tensor beside an own view": ("z = [0][x.view(1)]", GET, "host_read"),
+    "a list beside an own append": ("z = []\nz.append(x)\nz = float(z[0])", PUT, "host_read"),
+    "an own append of what may be one": ("z = float([Op(x), []][0].append(1))", PUT, "host_read"),
+    "an append that is handed on": ("z = []\nf = z.append\nf(x)\nz = float(z[0])", PUT, "forbidden_attribute"),
+    "a set beside an own add": (
+        "z = set()\nz.add(total)\nz = [f(x) for f in z]", ROWS + "def total(t):\n    return float(t)\n", "host_read",
+    ),
+    "an instance, or what it gets": (
+        "z = [0][ROWS.pick(x).add(1, 1)]",
+        ROWS + "class Picks(Rows):\n    def pick(self, t):\n        return self if t is None else t\nROWS = Picks()\n",
+        "host_read",
+    ),
+    "a field of two classes": (
+        "z = [0][[Tuned(), Other(x)][1].rows.add(1, 1)]",
+        ROWS + "class Other:\n    def __init__(self, t):\n        self.rows = t\n",
+        "host_read",
+    ),
+    "a mapping of its own": (
+        "z = {**Op()}",
+        "class Op:\n    def keys(self):\n        return []\n    def __getitem__(self, k):\n        return float(k)\n",
+        "rebinding",
+    ),
+    "what torch calls": ("torch.split(Op(), x)\nz = KEPT[0]", SPLIT, "host_read"),
+    "what torch calls on a class": (
+        "torch.split(Op, x)\nz = KEPT[0]",
+        SPLIT.replace("    def split(self, ", "    @staticmethod\n    def split("),
+        "host_read",
+    ),
+    "what torch calls as a value": ("f = [torch.split][0]\nf(Op(), x)\nz = KEPT[0]", SPLIT, "host_read"),
     "what a method registers reads": (
         "z = KEPT[0](x)",
         "KEPT = []\nclass Rules:\n    def register(self, f):\n        KEPT.append(f)\n        return f\n"
