@@ -10,9 +10,9 @@ beside double precision, 64 to 400 of them gave a chance that is one to five tim
 import math
 from collections.abc import Sequence
 
-JUDGED = 600
-"""Calls that PassBench compares, about: 65 in draws, and each one that it times
-(`benchmarks/passbench/h100_table_276`)."""
+JUDGED = 1200
+"""Calls that PassBench compares, about: 65 in draws, and each one that it times. They were 1,191 in the median of 276
+passes, 296 to 1,520 in four of five (`benchmarks/passbench/h100_one_tree`)."""
 LEAST = 48
 """With fewer draws nothing is said."""
 _WORST, _LEAST_WORST = 0.1, 8

@@ -12,18 +12,29 @@ import torch
 
 from passbench.checking.tolerance import STRICT, tolerance
 
+Outputs = Sequence[torch.Tensor]
+"""Those of one call."""
 
-def agree(actual: Sequence[torch.Tensor], expected: Sequence[torch.Tensor], levels: Sequence[int]) -> torch.Tensor:
-    """For each of the levels whether all outputs agree at it, as `passbench.checking.tolerance.close` does: booleans on
-    the outputs' device."""
-    found = [_agree(a, b, levels) for a, b in zip(actual, expected, strict=True)]
-    return torch.stack(found).all(0) if found else torch.ones(len(levels), dtype=torch.bool)
+
+def agree(actual: Sequence[Outputs], expected: Sequence[Outputs], levels: Sequence[int]) -> torch.Tensor:
+    """For each draw and each of the levels whether all outputs agree at it, as `passbench.checking.tolerance.close`
+    does: booleans of shape (draws, levels) on the outputs' device. Outputs have the same shape in all draws."""
+    found = [_agree(a, b, levels) for a, b in _by_output(actual, expected)]
+    return torch.stack(found).all(0) if found else torch.ones(len(actual), len(levels), dtype=torch.bool)
+
+
+def _by_output(actual: Sequence[Outputs], expected: Sequence[Outputs]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Each output's values in all draws, and the expected ones, both of shape (draws, elements)."""
+    return [
+        (torch.stack(a).unsqueeze(1).flatten(1), torch.stack(b).unsqueeze(1).flatten(1))
+        for a, b in zip(zip(*actual, strict=True), zip(*expected, strict=True), strict=True)
+    ]
 
 
 def _agree(a: torch.Tensor, b: torch.Tensor, levels: Sequence[int]) -> torch.Tensor:
     dtype = b.dtype
     if not (dtype.is_floating_point or dtype.is_complex):
-        return (a == b).all().expand(len(levels))
+        return (a == b).all(1, keepdim=True).expand(-1, len(levels))
     wide = torch.complex128 if dtype.is_complex else torch.float64
     a, b = a.to(wide), b.to(wide)
     same = (a == b) | (torch.isnan(a) & torch.isnan(b))
@@ -32,19 +43,19 @@ def _agree(a: torch.Tensor, b: torch.Tensor, levels: Sequence[int]) -> torch.Ten
     for level in levels:
         allowed = tolerance(level, dtype)
         near = same if allowed is None else same | (finite & (apart <= allowed.atol + allowed.rtol * size))
-        found.append(near.all())
-    return torch.stack(found)
+        found.append(near.all(1))
+    return torch.stack(found, 1)
 
 
-def largest_share(actual: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Of what is allowed at t = -5, the largest share that an element's difference takes, on the outputs' device. NaN
-    where an output is in half precision, which has one such share or two for most differences, or none."""
-    found = [_largest_share(a, b) for a, b in zip(actual, expected, strict=True)]
-    return torch.stack(found).max() if found else torch.zeros((), dtype=torch.float64)
+def largest_share(actual: Sequence[Outputs], expected: Sequence[Outputs]) -> torch.Tensor:
+    """Of what is allowed at t = -5, the largest share that an element's difference takes in each draw, on the outputs'
+    device. NaN where an output is in half precision, which has one such share or two for most differences, or none."""
+    found = [_largest_share(a, b) for a, b in _by_output(actual, expected)]
+    return torch.stack(found).amax(0) if found else torch.zeros(len(actual), dtype=torch.float64)
 
 
 def _largest_share(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    nothing, dtype = torch.zeros((), dtype=torch.float64, device=b.device), b.dtype
+    nothing, dtype = torch.zeros(len(b), dtype=torch.float64, device=b.device), b.dtype
     if not (dtype.is_floating_point or dtype.is_complex) or not b.numel():
         return nothing  # equal where it is right
     if dtype.itemsize < 4:
@@ -54,4 +65,4 @@ def _largest_share(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     if allowed is None:
         return nothing
     share = (a - b).abs() / (allowed.atol + allowed.rtol * b.abs())
-    return torch.where(torch.isfinite(a) & torch.isfinite(b), share, 0.0).max()
+    return torch.where(torch.isfinite(a) & torch.isfinite(b), share, 0.0).amax(1)

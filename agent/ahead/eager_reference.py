@@ -1,6 +1,6 @@
 """Variants in eager, which passes are compared with: their calls, the inputs of draws, and what comes of these."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -9,9 +9,11 @@ import torch
 
 from agent.ahead.gpu_memory import lacks_memory
 from agent.ahead.graph_times import SideGraphs
+from agent.ahead.many_draws import distribution, rows_together
 from agent.ahead.output_levels import Level, varies
 from agent.ahead.own_inputs import all_bytes, copied
 from agent.ahead.side_times import Call, Row
+from passbench.child.call_memory import seed_generators
 from passbench.child.outputs import BadOutput, describe_all, flatten
 from passbench.inputs.distribution import CORRECTNESS, Distribution
 from passbench.inputs.draw import PYTHON_INT, make_inputs
@@ -49,7 +51,7 @@ class Caller:
 
     def issued(self, call: Call, row: Row) -> list[Any]:
         """As `called`, without a wait for the device."""
-        torch.manual_seed(self.seed)
+        seed_generators(self.seed, self.device)
         return flatten(call(*row))
 
     def synchronize(self) -> None:
@@ -137,11 +139,22 @@ class EagerReferences:
     def drawn(self, variant: Variant, reference: EagerReference, number: int) -> tuple[Row, list[Any]]:
         """The inputs of the draw of this number, whose distribution goes by it, and what eager returns and leaves for
         them."""
-        how = Distribution.VARIED if number % 2 else CORRECTNESS[number // 2 % len(CORRECTNESS)]
+        how = distribution(number)
         row = tuple(make_inputs(variant.inputs, self._caller.seed, number, self._caller.device, how))
+        return row, self._expected(reference, row)
+
+    def drawn_together(
+        self, variant: Variant, reference: EagerReference, number: int, calls: int
+    ) -> Iterator[tuple[Row, list[Any]]]:
+        """As `drawn`, of each call of the batch of this number."""
+        for row in rows_together(variant.inputs, self._caller.seed, number, calls, self._caller.device):
+            yield row, self._expected(reference, row)
+
+    def _expected(self, reference: EagerReference, row: Row) -> list[Any]:
+        """What eager returns for inputs, which stay as they are, and what it leaves of those that it writes to."""
         given = tuple(map(copied, row)) if reference.written else row
         expected = [*self._caller.issued(reference.call, given), *(given[n] for n in reference.written)]
-        return row, _apart(expected, row)
+        return _apart(expected, row)
 
     def release(self) -> None:
         """Keep none of those that were made, but what their calls took."""

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import torch
 
 from agent.ahead.beyond import chance_beyond
-from agent.ahead.device_levels import agree, largest_share
+from agent.ahead.device_levels import Outputs, agree, largest_share
 from agent.ahead.eager_reference import TIMED, Caller, EagerReference, EagerReferences, input_bytes, same_memory
 from agent.ahead.gpu_memory import WAITS, free_cached, lacks_memory, not_measured, with_memory
 from agent.ahead.graph_times import GraphTimer
@@ -40,13 +40,15 @@ _FURTHER_BYTES = 2 << 30
 _FIRST_FURTHER = 1000
 """The number of the first of them; earlier draws have lower ones."""
 _FIRST_OF_CHECK = 10**6
-"""The same of the draws of `QuickMeasure.check`."""
+"""The number of the first batch of draws of `QuickMeasure.check`."""
 _HOPELESS = 0.5
 """Where it is more likely than this that PassBench finds a pass wrong, no more draws are made."""
 _TURN = 0.05
 """Seconds of such draws after which others may have a turn."""
-_TOGETHER, _TOGETHER_BYTES = 8, 1 << 26
-"""So many of them are compared before the host looks, fewer where a draw's inputs are large."""
+_TOGETHER, _TOGETHER_BYTES = 256, 1 << 26
+"""So many of them at most are drawn together, and compared before the host looks; fewer where inputs are large."""
+_FEW, _GROWTH = 8, 8
+"""The first batches have so few draws, so that few are of all distributions, too; then one in so many of all before."""
 _MOST_LOST = 10.0
 """Seconds that a sample may wait in all where the GPU has no memory left. After them nothing is waited for."""
 _MOST_CACHED = 512 << 20
@@ -307,25 +309,25 @@ class QuickMeasure:
             apply_pass(module.graph, rules)
             module.recompile()
             self._caller.called(module.forward, reference.row(0))  # compiles
-        call, level, shares = module.forward, LEVELS[0], []
+        call, level, shares, number = module.forward, LEVELS[0], [], _FIRST_OF_CHECK
         together = max(1, min(_TOGETHER, _TOGETHER_BYTES // max(1, input_bytes(variant))))
-        while len(shares) < draws and time.monotonic() < end and (chance_beyond(shares) or 0.0) <= _HOPELESS:
+        while time.monotonic() < end and _more(shares, draws):
             with (self.untimed or self.turn)():
                 turn = min(time.monotonic() + _TURN, end)
-                while len(shares) < draws and (not shares or time.monotonic() < turn):
-                    first = _FIRST_OF_CHECK + len(shares)
-                    count = min(together, draws - len(shares))
+                while (not shares or time.monotonic() < turn) and _more(shares, draws):
+                    count = min(together, max(_FEW, len(shares) // _GROWTH), draws - len(shares))
                     with self._as_failure():
-                        answers = self._agreeing(variant, call, reference, first, count, level)
-                        for number, (as_before, right, share) in enumerate(answers, first):
-                            shares.append(share)
-                            if as_before:
-                                continue
-                            # Seldom: what is worse than all before is compared once more, level by level.
-                            found = self._in_another_draw(variant, call, reference, number)
-                            if not right or found is None or found > STRICT:
-                                return SeenInDraws(found if found is None else max(found, STRICT + 1), len(shares))
-                            level = max(level, found)
+                        outcomes = self._agreeing(variant, call, reference, number, count, level)
+                    number += 1
+                    for pairs, (as_before, right, share) in outcomes:
+                        shares.append(share)
+                        if as_before:
+                            continue
+                        # Seldom: what is worse than all before is compared once more, level by level.
+                        found = worst(levels_of(*pairs))
+                        if not right or found is None or found > STRICT:
+                            return SeenInDraws(found if found is None else max(found, STRICT + 1), len(shares))
+                        level = max(level, found)
         return SeenInDraws(level, len(shares), () if any(map(math.isnan, shares)) else tuple(shares))
 
     def _in_another_draw(self, variant: Variant, call: Call, reference: EagerReference, number: int) -> int | None:
@@ -335,17 +337,20 @@ class QuickMeasure:
         return worst(reference.repeated(self._levels(call, reference, row, expected)))
 
     def _agreeing(
-        self, variant: Variant, call: Call, reference: EagerReference, first: int, count: int, level: int
-    ) -> list[tuple[float, float, float]]:
-        """Of so many draws whether a call agrees with eager at this level, and at t = -5, as numbers, and the largest
-        share of what is allowed then. They are compared on the device, and the host waits for all of them together."""
-        answers = []
-        for number in range(first, first + count):
-            row, expected = self._references.drawn(variant, reference, number)
+        self, variant: Variant, call: Call, reference: EagerReference, number: int, count: int, level: int
+    ) -> list[tuple[tuple[Outputs, Outputs], list[float]]]:
+        """Of each of so many draws, the batch of this number: the outputs of a call and eager's; whether they agree at
+        this level, and at t = -5, as numbers, and the largest share of what is allowed then. They are compared on the
+        device, and the host waits for all of them together."""
+        both = []
+        for row, expected in self._references.drawn_together(variant, reference, number, count):
             pairs = reference.repeated(self._beside_eager(self._caller.issued(call, row), reference, row, expected))
-            both = [a for a, _ in pairs], [b for _, b in pairs]
-            answers.append(torch.hstack([agree(*both, (level, STRICT)).double(), largest_share(*both)]))
-        return torch.stack(answers).tolist()
+            both.append(([a for a, _ in pairs], [b for _, b in pairs]))
+        actual, expected = [a for a, _ in both], [b for _, b in both]
+        told = torch.hstack(
+            [agree(actual, expected, (level, STRICT)).double(), largest_share(actual, expected)[:, None]]
+        )
+        return list(zip(both, told.tolist(), strict=True))
 
     def _graphs(self, reference: EagerReference, candidate: Call, last: bool) -> dict[str, GraphTimer]:
         """Calls of both sides in CUDA graphs; none where those of one cannot be captured, or write to their inputs, or
@@ -359,6 +364,11 @@ class QuickMeasure:
         for call in sides.values():
             self._caller.called(call, reference.row(0))
         return side_times(sides, reference.timed_rows, self.device, reference.took, graphs)
+
+
+def _more(shares: list[float], draws: int) -> bool:
+    """Whether there should be so many draws, more than these, and PassBench is not likely to find the pass wrong."""
+    return len(shares) < draws and (chance_beyond(shares) or 0.0) <= _HOPELESS
 
 
 def _without_plans() -> str:

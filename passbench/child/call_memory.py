@@ -69,12 +69,17 @@ class CallMemory:
             torch.cuda.synchronize()
 
     def seed(self, seed: int) -> None:
-        """Seed the generators of random operators, those of the CPU and of the GPU, as `torch.manual_seed` does.
+        """Seed the generators of random operators."""
+        seed_generators(seed, self.device)
 
-        That also asks kinds of devices that are not here, and keeps a text of the stack for each, which takes 0.1 ms;
-        PassBench seeds some hundred times a variant.
-        """
-        torch.default_generator.manual_seed(seed)
-        if self.device.type == "cuda":
-            for generator in torch.cuda.default_generators:
-                generator.manual_seed(seed)
+
+def seed_generators(seed: int, device: torch.device) -> None:
+    """Seed the generators of random operators, those of the CPU and of a GPU, as `torch.manual_seed` does.
+
+    That also asks kinds of devices that are not here, and keeps a text of the stack for each, which takes 0.1 ms;
+    PassBench seeds some hundred times a variant.
+    """
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        for generator in torch.cuda.default_generators:
+            generator.manual_seed(seed)

@@ -35,12 +35,12 @@ from passbench.score import geometric_mean
 from storage.graph.as_json import to_json
 from storage.records import Sample, dtype_of
 
-_DRAWS, _DRAWING = 512, 2.0
+_DRAWS, _DRAWING = 2048, 2.0
 """In how many draws, which may take how many seconds, a pass must be right that has not eager's bits."""
 _FOR_PRODUCTS = 3
-"""So many times as many for one with products as sums: they have other bits, of which a half type shows few.
-`fusible-68b796c9c203` was right in 288 and wrong in PassBench. Too few draws do not explain that: it was
-so with three times as many (`benchmarks/passbench/h100_one_tree`)."""
+"""So many times as many for one with products as sums: they have other bits, of which a half type shows few. About one
+call of a thousand of `fusible-68b796c9c203` is wrong: 288 and 1,144 draws were right, and PassBench, which compares
+1,400 calls of such a pass, found a wrong one each of six times (`benchmarks/passbench/h100_one_tree`)."""
 
 
 @dataclass(frozen=True)

@@ -284,18 +284,20 @@ def test_draws_end_where_passbench_is_likely_to_find_one_wrong(tmp_path):
     body = "return x + y + 0.9e-5 * float(x[0, 0] * 100.0 % 1.0)"
     directory = written(tmp_path / "pass", body, SUM)
     (found,) = QuickMeasure(torch.device("cpu")).check(sample(variant(add, *SMALL)), directory, 512, 60.0)
-    assert found.level == -5 and 48 <= found.draws < 100 and max(found.shares) < 1.0
+    assert found.level == -5 and 48 <= found.draws < 200 and max(found.shares) < 1.0
 
 
 def test_shares_are_those_of_what_is_allowed_at_minus_5():
     expected = torch.tensor([0.0, 10.0, torch.inf, torch.nan])
-    share = largest_share([expected + torch.tensor([0.0, 1e-5, 0.0, 0.0])], [expected])
-    assert share.item() == pytest.approx(10e-6 / (1e-5 + 10.0 * 10**-5.886), rel=0.1)
-    whole = torch.arange(3)
-    assert largest_share([whole, expected], [whole, expected]).item() == 0.0
-    assert largest_share([expected.half()], [expected.half()]).isnan()
-    assert largest_share([expected, expected.half()], [expected, expected.half()]).isnan()
-    assert largest_share([], []).item() == 0.0
+    shares = largest_share([[expected + torch.tensor([0.0, 1e-5, 0.0, 0.0])], [expected]], [[expected], [expected]])
+    assert shares.tolist() == [pytest.approx(10e-6 / (1e-5 + 10.0 * 10**-5.886), rel=0.1), 0.0]
+    whole, half = torch.arange(3), expected.half()
+    assert largest_share([[whole, expected]], [[whole, expected]]).tolist() == [0.0]
+    assert largest_share([[half]], [[half]]).isnan().all()
+    assert largest_share([[expected, half]], [[expected, half]]).isnan().all()
+    assert largest_share([[], []], [[], []]).tolist() == [0.0, 0.0]
+    number, nothing = torch.tensor(2.0), torch.empty(0)
+    assert largest_share([[number, nothing]] * 2, [[number, nothing]] * 2).tolist() == [0.0, 0.0]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.complex64, torch.int64])
@@ -306,10 +308,10 @@ def test_many_draws_are_compared_by_the_levels_of_one(dtype):
         expected[:2] = torch.tensor([torch.nan, torch.inf], dtype=dtype)
         others += [torch.where(torch.arange(500) == n, 1, expected) for n in (0, 1)] + [expected.clone()]
         others[-1][5] = torch.nan
-    for other in others:
+    found = agree([[expected, other] for other in others], [[expected, expected]] * len(others), LEVELS).tolist()
+    for other, told in zip(others, found, strict=True):
         least = t_min([other], [expected])
-        found = agree([expected, other], [expected, expected], LEVELS).tolist()
-        assert found == [least is not None and level >= least for level in LEVELS]
+        assert told == [least is not None and level >= least for level in LEVELS]
 
 
 def add(x, y):

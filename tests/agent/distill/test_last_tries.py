@@ -169,7 +169,7 @@ def test_small_products_are_tried_in_kernels_and_must_be_right_in_further_draws(
 
     def check(sample, directory, draws, seconds):
         checked.append("".join(path.read_text() for path in directory.glob("fuse_*.py")))
-        assert (draws, seconds) == ((1536, 6.0) if "tl.sum(" in checked[-1] else (512, 2.0))
+        assert (draws, seconds) == ((6144, 6.0) if "tl.sum(" in checked[-1] else (2048, 2.0))
         return [SeenInDraws(level, draws)]
 
     assert measuring(seconds=0.0).attempt(one, tmp_path / "pass", attempt_by(rule, [], check=check)).compiler == "pass"
