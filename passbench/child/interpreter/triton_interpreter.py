@@ -1,14 +1,13 @@
 """What Triton lacks where there is no GPU. Triton is imported late: eager's child does without its interpreter."""
 
-import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
 
 from passbench.child.interpreter.interpreted_libdevice import lend_libdevice
 from passbench.child.interpreter.interpreted_reduce import reduce_in_pairs
+from passbench.child.interpreter.spared_work import spare_idle_work
 
 
 def compute_as_a_gpu() -> None:
@@ -97,88 +96,6 @@ def multiply_and_add_at_once() -> None:
         return interpreter.TensorHandle(wide.astype(np.float32), tl.float32)
 
     interpreter.InterpreterBuilder.create_fma = create_fma
-
-
-def spare_idle_work() -> None:
-    """Leave out what the interpreter does without effect, two thirds of its time.
-
-    It works out each integer operation again in 64 bits, for an assertion that counts only where Triton debugs. And it
-    puts its own functions into `triton.language` for each call of a device function, where the launch has done so.
-    """
-    import triton.language as tl
-    from triton.runtime import interpreter
-
-    builder = interpreter.interpreter_builder
-    builder.options = replace(builder.options, sanitize_overflow=builder.options.debug)
-    patch, run = interpreter._patch_lang, interpreter.GridExecutor.__call__
-    patched: set[int] = set()
-
-    def patched_once(function: Callable) -> Any:
-        modules = {id(module) for module in function.__globals__.values() if module is tl or module is tl.core}
-        if modules and modules <= patched:
-            return interpreter._LangPatchScope()
-        patched.update(modules)
-        return patch(function)
-
-    def launched(self: Any, *args: Any, **kwargs: Any) -> None:
-        patched.clear()  # the end of a launch takes its functions back
-        run(self, *args, **kwargs)
-
-    interpreter._patch_lang, interpreter.GridExecutor.__call__ = patched_once, launched
-    _spare_types(tl.core)
-    numpy_type, by_name = interpreter._get_np_dtype, {}
-
-    def numpy_type_once(triton_type: Any) -> Any:
-        found = by_name.get(triton_type.name)
-        return by_name.setdefault(triton_type.name, numpy_type(triton_type)) if found is None else found
-
-    interpreter._get_np_dtype = numpy_type_once
-
-
-def _spare_types(core: Any) -> None:
-    """Leave out what Triton's compiler alone needs of shapes, half of what else an interpreted operation costs.
-
-    Each operation makes several types and tensors. For each of these a shape is made twice, of numbers and of
-    constants, and each shape has a type with a name. Here a shape of a type is made once, and a tuple's type when asked
-    for.
-    """
-    make_type, make_tuple = core.block_type.__init__, core.tuple.__init__
-    shapes: dict[tuple[int, ...], tuple] = {}
-    constants: dict[tuple[int, ...], tuple] = {}
-
-    def block(self: Any, element_ty: Any, shape: Any) -> None:
-        numbers = tuple([n.value if isinstance(n, core.constexpr) else n for n in shape])
-        if not all(type(n) is int for n in numbers):
-            make_type(self, element_ty, shape)  # which says what is wrong with it
-        elif numbers not in shapes:
-            make_type(self, element_ty, shape)
-            shapes[numbers] = self.shape, self.numel, str(self.shape)
-        else:
-            self.element_ty = element_ty
-            self.shape, self.numel, text = shapes[numbers]
-            self.name = f"<{text}, {element_ty}>"
-
-    def tensor(self: Any, handle: Any, type: Any) -> None:
-        numbers = tuple(type.shape) if type.is_block() else ()
-        if numbers not in constants:
-            shape = core.tuple([core.constexpr(n) for n in numbers])
-            constants[numbers] = shape, core.constexpr(math.prod(numbers))
-        self.handle, self.type, self.dtype = handle, type, type.scalar
-        self.shape, self.numel = constants[numbers]
-
-    def values(self: Any, args: Sequence, type: Any = None) -> None:
-        if type is None:
-            self.values = list(args)
-        else:
-            make_tuple(self, args, type)
-
-    def type_of(self: Any) -> Any:
-        if "_type" not in self.__dict__:
-            self._type = core._type_for_tuple_values(self.values)
-        return self._type
-
-    core.block_type.__init__, core.tensor.__init__, core.tuple.__init__ = block, tensor, values
-    core.tuple.type = property(type_of, lambda self, kind: setattr(self, "_type", kind))
 
 
 class MemoryOutside(Exception):
