@@ -17,7 +17,7 @@ from agent.distill.eager.op_effects import OpEffects, OpEffectsError, TensorLayo
 from agent.distill.kernels.host_program import Sketch
 from agent.distill.kernels.launch_configs import LaunchLimits
 from agent.distill.lowered_regions import FAILURES, Sketches
-from agent.distill.other_inputs.any_size import is_of_any_size
+from agent.distill.other_inputs.any_size import Layouts, layouts_of_any_size
 from agent.distill.other_inputs.library_calls import without_library_call
 from agent.distill.pass_source import Case
 from agent.distill.pattern_source import pattern_source
@@ -247,7 +247,7 @@ class _Search:
                 self.causes.append("a kernel that would add otherwise than eager")
                 return self._ops_that_add(region, each)
             given = () if whole is None else tuple(map(tuple, self._layouts(joined, whole)))
-            sized = not spared and self._is_of_any_size(region, predicted, sketches[0])
+            sized = Layouts.NONE if spared else self._of_any_size(region, predicted, sketches[0])
             cases += [Case(joined.graph, one, region.graph, calls, given, sized) for one in exact]
             program = exact[0].program(LaunchLimits())
             copying = copying_us(each, {region.outputs[place]: count for place, count in spared.items()})
@@ -292,13 +292,13 @@ class _Search:
                     return graph, found
         return region.graph, plain
 
-    def _is_of_any_size(self, region: Region, inputs: Sequence[Input], sketch: Sketch) -> bool:
+    def _of_any_size(self, region: Region, inputs: Sequence[Input], sketch: Sketch) -> Layouts:
         def lower(graph: Graph, others: Sequence[Input]) -> Sketch | None:
             with suppress(*FAILURES):  # eager does not run the graph on another shape either
                 return self.sketches.of(graph, others, self.options.own_schedule)
             return None
 
-        return is_of_any_size(region.graph, find_effects(region.graph, inputs), sketch, lower)
+        return layouts_of_any_size(region.graph, find_effects(region.graph, inputs), sketch, lower)
 
     def _known_whole(self, calls: Graph | None) -> list[OpEffects | None]:
         """The effects of each variant's graph as it was, if a region makes these calls ahead of its kernels."""

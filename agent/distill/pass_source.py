@@ -16,7 +16,7 @@ from agent.distill.kernels.launch_configs import LaunchLimits
 from agent.distill.kernels.text_template import merge, slot, template
 from agent.distill.launches.side_by_side import program_of
 from agent.distill.lowered_regions import lowered_exactly
-from agent.distill.other_inputs.any_size import AnySize, alike, any_size, plans_source
+from agent.distill.other_inputs.any_size import AnySize, Layouts, alike, any_size, plans_source
 from agent.distill.other_inputs.library_calls import WRITE_INTO, LibraryBody, call_lines, library_body, replayable
 from agent.distill.other_inputs.other_dtypes import in_other_dtypes
 from agent.distill.other_inputs.written_for import asks, table
@@ -97,7 +97,7 @@ class Case:
 
     Kernels compute `kernels`, which is `graph` unless library calls come ahead of them. These are `calls`, a graph of
     the region's inputs, which returns the kernels' inputs. They are other calls than eager's: all inputs but those of
-    `given`, one for each mixture of layouts, get eager's. `any_size`: the region may have a kernel for all sizes.
+    `given`, one for each mixture of layouts, get eager's. `any_size`: in which layouts it has a kernel for all sizes.
     """
 
     graph: Graph
@@ -105,7 +105,7 @@ class Case:
     kernels: Graph
     calls: Graph | None = None
     given: tuple[tuple[Input, ...], ...] = ()
-    any_size: bool = False
+    any_size: Layouts = Layouts.NONE
 
     @property
     def without_plan(self) -> Graph:
@@ -270,7 +270,7 @@ def _of_any_size(cases: Sequence[Case], programs: Sequence[Program], style: Styl
     calls = set(map(_call, programs))
     if len(calls) > 1:
         return []
-    made = [any_size(case.sketch, style.limits) for case in cases if case.any_size]
+    made = [any_size(case.sketch, style.limits, case.any_size) for case in cases if case.any_size]
     found = alike([one for one in made if one is not None])
     if found and style.other_dtypes and cases[0].calls is None:
         more = in_other_dtypes(found, cases[0].kernels, lowered_exactly, style.limits)

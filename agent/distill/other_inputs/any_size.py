@@ -1,14 +1,16 @@
 """A plan for inputs of any size, beside those for the shapes of the variants: of regions that are one pointwise kernel.
 
-Such a region computes each element from the elements at the same place of contiguous tensors of one shape, and from
-tensors that are spread over it: of one element, or of neighbouring axes, such as a bias. Its kernel gets the numbers of
-elements as arguments, is compiled once, and computes what the kernels of the variants compute. Inputs of dtypes that
-have no such kernel, of other shapes or with gaps get library calls.
+Such a region computes each element from the elements at the same place of tensors of one shape, and from tensors that
+are spread over it: of one element, or of neighbouring axes, such as a bias. Its kernel gets the numbers of elements as
+arguments, is compiled once, and computes what the kernels of the variants compute. The tensors are contiguous. Where
+nothing but single elements is spread, their axes may also be in another order in memory, the same for all: the kernel
+goes over the memory. Inputs of dtypes that have no such kernel, of other shapes or with gaps get library calls.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from enum import IntEnum
 
 import sympy
 import torch
@@ -16,7 +18,7 @@ from torch.utils._sympy.functions import FloorDiv, ModularIndexing
 
 from agent.distill.eager.op_effects import OpEffects, TensorLayout
 from agent.distill.kernels.emit import KernelSource, emit
-from agent.distill.kernels.host_program import Shape, Sketch
+from agent.distill.kernels.host_program import Shape, Sketch, dense
 from agent.distill.kernels.index_expressions import text as index_text
 from agent.distill.kernels.launch_configs import LaunchLimits, Tuning, choose
 from agent.distill.kernels.schedule import INDEX_LIMIT, KernelBody
@@ -34,10 +36,30 @@ _LIMIT = INDEX_LIMIT - 2**16
 _SIZES = (2**18, 2**16, 2**15)
 """Numbers of elements from which on programs have other sizes; the last stands for all below."""
 
+_OTHER_ORDER = """\
+    if {1}:
+        n, stride = 1, {0}.stride()
+        for step, size in sorted(zip(stride, shape)):
+            if step != n:
+                return None
+            n *= size
+"""
+"""The strides are those that are given if they leave no gaps, with the axes in any order. A result has them, too, but
+for contiguous tensors with odd strides of axes of one element: of these eager makes the usual ones."""
+
 Lower = Callable[[Graph, Sequence[Input]], Sketch | None]
 """Lowers a graph for these inputs; None where that cannot be."""
 Called = Callable[[KernelSource], tuple[str, dict[str, str]]]
 """The name of a kernel in the module, and the constants that it is launched with."""
+
+
+class Layouts(IntEnum):
+    """In which layouts tensors of all shapes have a region's kernel."""
+
+    NONE = 0
+    CONTIGUOUS = 1
+    DENSE = 2
+    """With their axes in any order in memory, the same for all, and no gaps."""
 
 
 Axes = tuple[int | None, ...]
@@ -49,10 +71,12 @@ class AnySize:
     """The kernel of a region for any number of elements, in the dtypes of one variant, whose sketch is `sketch`.
 
     `shape` is that of the results, `axes` those of each input. Each of `runs` are the axes, from the first to one
-    behind the last, of inputs that are spread over the others: the kernel has two arguments for each.
+    behind the last, of inputs that are spread over the others: the kernel has two arguments for each. `layouts` are
+    those in which tensors are taken.
     """
 
     sketch: Sketch
+    layouts: Layouts
     kernel: KernelSource
     shape: Shape
     axes: tuple[Axes, ...]
@@ -81,21 +105,22 @@ class AnySize:
         return axes, self.runs, self.arguments
 
 
-def any_size(sketch: Sketch, limits: LaunchLimits) -> AnySize | None:
-    """The sketch's kernel for any size; None if it is not one pointwise kernel of contiguous tensors of one shape, and
-    others that are spread over it."""
+def any_size(sketch: Sketch, limits: LaunchLimits, layouts: Layouts = Layouts.DENSE) -> AnySize | None:
+    """The sketch's kernel for any size; None if it is not one pointwise kernel of tensors of one shape in such a
+    layout, and others that are spread over it."""
     if len(sketch.bodies) != 1 or any(returned.view is not None for returned in sketch.returned):
         return None
     body = _flat(sketch)
     if body.columns != 1 or body.rows == 1:
         return None
-    layouts = [(shape, stride) for _, shape, stride in sketch.key if math.prod(shape) > 1]
-    layouts += [(a.shape, a.stride) for a in sketch.allocations]
-    shapes = {shape for shape, _ in layouts if math.prod(shape) == body.rows}
-    if len(shapes) != 1 or any(stride != contiguous_stride(shape) for shape, stride in layouts):
+    tensors = [(shape, stride) for _, shape, stride in sketch.key if math.prod(shape) > 1]
+    tensors += [(a.shape, a.stride) for a in sketch.allocations]
+    whole = {(shape, stride) for shape, stride in tensors if math.prod(shape) == body.rows}
+    if len(whole) != 1 or any(a.shape not in dict(whole) for a in sketch.allocations):
         return None
-    (shape,) = shapes
-    if any(a.shape != shape for a in sketch.allocations):
+    ((shape, stride),) = whole
+    in_order = all(stride == contiguous_stride(shape) for shape, stride in tensors)
+    if not in_order and (layouts < Layouts.DENSE or not dense(shape, stride)):
         return None
     runs: dict[tuple[int, int], str] = {}
     indices = _indices(body, sketch)
@@ -107,7 +132,7 @@ def any_size(sketch: Sketch, limits: LaunchLimits) -> AnySize | None:
         if found is None:
             return None
         axes.append(found)
-    if not any(one == tuple(range(len(shape))) for one in axes):
+    if not any(one == tuple(range(len(shape))) for one in axes) or (runs and not in_order):
         return None
     kernel = emit(body, sketch.buffers, replace(choose(body, limits), masked=True, ahead=False))
     text = kernel.text.replace(f"index < {slot(body.rows)}", "index < n")
@@ -118,29 +143,43 @@ def any_size(sketch: Sketch, limits: LaunchLimits) -> AnySize | None:
         sizes += [f"inner_{number}", f"count_{number}"]
     block = "BLOCK: tl.constexpr"
     text = text.replace(block, ", ".join([*sizes, block]), 1)
-    return AnySize(sketch, replace(kernel, text=text), shape, tuple(axes), tuple(runs))
+    taken = Layouts.CONTIGUOUS if runs else layouts
+    return AnySize(sketch, taken, replace(kernel, text=text), shape, tuple(axes), tuple(runs))
 
 
-def is_of_any_size(graph: Graph, known: OpEffects, sketch: Sketch, lower: Lower) -> bool:
-    """Whether the region has a kernel for any size. `known` are the effects of its ops in the variant of `sketch`.
+def layouts_of_any_size(graph: Graph, known: OpEffects, sketch: Sketch, lower: Lower) -> Layouts:
+    """The layouts in which tensors of all shapes have the region's kernel. `known` are the effects of its ops in the
+    variant of `sketch`.
 
-    Asked are the ops, and the kernel for another shape, which must be the same.
+    Asked are the ops, and the kernel for another shape, which must be the same: with the axes in another order first.
     """
     found = any_size(sketch, LaunchLimits())
     if found is None or not all(_keeps_places(op, known, graph.inputs + n) for n, op in enumerate(graph.ops)):
-        return False
+        return Layouts.NONE
     if len(found.shape) > len(_OTHER_SIZES):
-        return False
+        return Layouts.NONE
+    turned = found.sketch.key[found.whole[0]][2] != contiguous_stride(found.shape)
+    if found.layouts is Layouts.DENSE and _is_same(found, graph, lower, turned=not turned):
+        return Layouts.DENSE
+    return Layouts.CONTIGUOUS if not turned and _is_same(found, graph, lower) else Layouts.NONE
+
+
+def _is_same(found: AnySize, graph: Graph, lower: Lower, turned: bool = False) -> bool:
+    """Whether tensors of another shape have the same kernel. `turned`: the first of their axes is the innermost one."""
     sizes = zip(found.shape, _OTHER_SIZES, strict=False)
     other = tuple(second if size == first else first for size, (first, second) in sizes)
     shapes = [tuple(1 if axis is None else other[axis] for axis in axes) for axes in found.axes]
     inputs = [
-        Input("x", "input", dtype_name(dtype), shape, contiguous_stride(shape))
+        Input("x", "input", dtype_name(dtype), shape, _strides(shape, turned))
         for dtype, shape in zip(found.dtypes, shapes, strict=True)
     ]
     lowered = lower(graph, inputs)
     again = any_size(lowered, LaunchLimits()) if lowered is not None else None
     return again is not None and (again.kernel.text, again.form) == (found.kernel.text, found.form)
+
+
+def _strides(shape: Shape, turned: bool) -> Shape:
+    return contiguous_stride(shape[::-1])[::-1] if turned else contiguous_stride(shape)
 
 
 def alike(found: Sequence[AnySize]) -> list[AnySize]:
@@ -178,15 +217,18 @@ def plans_source(found: Sequence[AnySize], called: Called, limits: LaunchLimits)
     )
     large, middle, small = (_tuning(first.sketch, n, limits).row_block for n in _SIZES)
     block = f"{large} if n >= {_SIZES[0]} else {middle} if n >= {_SIZES[1]} else {small}"
+    in_any_order = min(one.layouts for one in found) is Layouts.DENSE
+    odd = f"not {leading}.is_contiguous()" if first.sketch.allocations else f"{leading}.stride() != stride"
+    taken, other_order = ("dense", _OTHER_ORDER.format(leading, odd)) if in_any_order else ("contiguous", "")
     return f'''SIZES = {{}}  # dtype, shape, stride and device of each input -> what `new_plan` says
 
 
 def new_plan({given}):
-    """What the wrapper launches for contiguous tensors of any such shapes; None for others."""
+    """What the wrapper launches for {taken} tensors of any such shapes; None for others."""
     n, shape, stride = 1, tuple({leading}.shape), ()
     for size in reversed(shape):
         n, stride = n * size, (n, *stride)
-    if (
+{other_order}    if (
         {asked}
     ):
         return None

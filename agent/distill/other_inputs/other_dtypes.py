@@ -28,7 +28,7 @@ def in_other_dtypes(found: Sequence[AnySize], graph: Graph, lower: Lower, limits
         given = zip(dtypes, shapes, strict=True)
         inputs = [Input("x", "input", dtype_name(dtype), shape, stride) for dtype, (shape, stride) in given]
         lowered = lower(graph, inputs)
-        made = any_size(lowered, limits) if lowered is not None else None
+        made = any_size(lowered, limits, first.layouts) if lowered is not None else None
         if made is not None and alike([*found, made]):
             more.append(made)
     return more

@@ -145,8 +145,14 @@ def test_beside_single_precision_a_half_type_is_taken_for_the_other(tmp_path, in
 def test_the_variants_may_have_several_ranks(tmp_path, interpreter):
     known = [variant(_silu_in_place, tensor(*shape)) for shape in ((4, 8), (2, 3, 4))]
     Distill(margin=ANY, sketches=SKETCHES).write(sample(*known), tmp_path / "pass")
-    for shape, told in (((5, 6), True), ((3, 3, 5), True), ((6,), False)):
-        other = variant(_silu_in_place, tensor(*shape))
+    odd = (5, 1, 1)  # of an axis of one element: as a pool of a channels-last tensor has them
+    for shape, stride, told in (
+        ((5, 6), None, True),
+        ((3, 3, 5), None, True),
+        ((3, 1, 5), odd, True),
+        ((6,), None, False),
+    ):
+        other = variant(_silu_in_place, tensor(*shape, stride=stride))
         assert interpreter.problems(tmp_path / "pass", other) == []
         calls = interpreter.other_calls(tmp_path / "pass", other)
         assert told != any("the pass alone: aten.silu" in text for text in calls)
@@ -156,7 +162,7 @@ def test_the_variants_may_have_several_ranks(tmp_path, interpreter):
     ("shape", "stride", "dtype"),
     [
         ((0, 8), None, "float32"),
-        ((4, 8), (1, 4), "float32"),
+        ((4, 8), (1, 5), "float32"),
         ((4, 8), (16, 2), "float32"),
         ((1, 8), (99, 1), "float16"),
         ((4, 8), None, "float64"),
@@ -170,6 +176,30 @@ def test_all_others_get_library_calls(shape, stride, dtype, tmp_path, interprete
     assert interpreter.other_calls(directory, _of_shape(_scaled, of_one, shape, dtype, stride)) == []
     spread = variant(_scaled, *in_dtype((tensor(4, 8), tensor(1, 8), tensor()), "float32"))
     assert interpreter.other_calls(directory, spread) == []
+
+
+CHANNELS_LAST = (126, 1, 42, 6)
+
+
+@pytest.mark.parametrize("known", [None, CHANNELS_LAST])
+def test_axes_may_be_in_another_order_in_memory(known, tmp_path, interpreter):
+    directory = _directory(_added_in_place, (tensor(2, 6, 3, 7, stride=known),) * 2, tmp_path)
+    for shape, stride in (((1, 3, 4, 5), (60, 1, 15, 3)), ((2, 3, 4, 5), (5, 10, 30, 1)), ((2, 3, 4, 5), None)):
+        other = variant(_added_in_place, *(tensor(*shape, stride=stride, dtype="float16") for _ in range(2)))
+        assert interpreter.problems(directory, other) == []
+        assert any("eager alone" in text for text in interpreter.other_calls(directory, other)), "the kernel's"
+    mixed = variant(_added_in_place, tensor(2, 6, 3, 7), tensor(2, 6, 3, 7, stride=CHANNELS_LAST))
+    assert interpreter.problems(directory, mixed) == [], "the kernel would read other elements"
+
+
+def test_what_puts_axes_in_order_has_a_kernel_for_contiguous_tensors_alone(tmp_path, interpreter):
+    def in_order(x, y):
+        return torch.relu(x.contiguous()) * y.contiguous()
+
+    directory = _directory(in_order, (tensor(4, 8), tensor(4, 8)), tmp_path)
+    for stride, planned in ((None, True), ((1, 5), False)):
+        other = variant(in_order, *(tensor(5, 6, stride=stride),) * 2)
+        assert (interpreter.other_calls(directory, other) != []) == planned
 
 
 @pytest.mark.parametrize(
@@ -208,6 +238,7 @@ def test_other_shapes_and_dtypes_have_eagers_bits_on_a_gpu(function, dtype, tmp_
 
     directory = _directory(function, (tensor(4, 8),), tmp_path)
     others = [variant(function, tensor(*shape, dtype=dtype)) for shape in ((3, 7), (1025, 4099))]
+    others.append(variant(function, tensor(37, 1001, dtype=dtype, stride=(1, 37))))
     for result in QuickMeasure(torch.device("cuda:0"))(sample(*others), directory):
         assert (result.status, result.t_min) == ("ok", -10)
 
