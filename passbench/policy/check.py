@@ -12,7 +12,7 @@ from pathlib import Path
 from passbench.contract import NAMES_FILE, PACKAGE, PassFiles, read_pass_dir
 from passbench.policy import allowlists as names
 from passbench.policy.forms.picked_arguments import write_out_picked
-from passbench.policy.forms.plain_form import write_lambdas_as_functions
+from passbench.policy.forms.plain_form import hands_back, write_lambdas_as_functions
 from passbench.policy.forms.unused_functions import HANDED_TO_PASSBENCH, names_in_use
 from passbench.policy.host.checker import HostChecker
 from passbench.policy.kernels.addresses import Addresses
@@ -106,6 +106,7 @@ def _check_modules(modules: dict[str, Module], rules: tuple[str, ...], report: R
         check_siblings(module, modules, report)
         _check_special(module, name in rules, patterns, report)
     _check_super(modules, report)
+    _check_class_decorators(modules, report)
     steps = Steps()
     host = HostChecker(modules, rules, report, steps)
     host.check()
@@ -149,6 +150,18 @@ def _check_super(modules: dict[str, Module], report: Report) -> None:
     for module in modules.values() if several else ():
         for call in module.super_calls:
             report.at("forbidden_name", module, call, f"a class has several bases; {advice_on('super')}")
+
+
+def _check_class_decorators(modules: dict[str, Module], report: Report) -> None:
+    """Report decorators of classes that may return something else than the class."""
+    for module, decorator in ((one, d) for one in modules.values() for d in one.class_decorators):
+        called = isinstance(decorator, ast.Call)
+        target = decorator.func if called else decorator
+        home, _, name = (module.dotted(target) or f"{module.name}.{ast.unparse(target)}").rpartition(".")
+        function = modules[home].functions.get(name) if home in modules else None
+        if function is None or not hands_back(function, called=called):
+            message = f"decorator {ast.unparse(target)} is not allowed on a class; let it return the class that it gets"
+            report.at("decorator", module, decorator, message)
 
 
 def _check_special(module: Module, is_rule: bool, patterns: PatternChecker, report: Report) -> None:

@@ -76,6 +76,7 @@ class Module:
     super_calls: list[ast.Call] = field(default_factory=list)
     literals: dict[str, ast.expr] = field(default_factory=dict)
     of_patterns: dict[str, ast.FunctionDef] = field(default_factory=dict)
+    class_decorators: list[ast.expr] = field(default_factory=list)
 
     @property
     def file(self) -> str:
@@ -166,7 +167,7 @@ def read_module(
     class_members.lift_class_kernels(tree, lambda function: _is_kernel(module, function))
     class_members.call_by_other_names(tree)
     decorators.wrap_in_place(tree, module.dotted)
-    decorators.apply_own_decorators(tree, module.dotted, siblings)
+    module.class_decorators = decorators.apply_own_decorators(tree, module.dotted, siblings)
     bound = bound_names(tree)
     module.names_bound = frozenset(bound)
     module.literals = literals(tree, bound)

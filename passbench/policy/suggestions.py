@@ -96,6 +96,7 @@ ADVICE = {
     "functools.total_ordering": "order by a key: sorted(items, key=lambda c: c.cost)",
     "typing.overload": "leave the overloads out, and give the function a union of types",
     "typing.NewType": "write the type itself",
+    "torch.return_types": "return a tuple of the tensors",
     "dataclasses.fields": "write dataclasses.asdict(…), or the names",
     "data": "write x.detach()",
     **dict.fromkeys(("torch.autocast", "torch.amp"), "write x.to(dtype) where it is needed"),

@@ -165,6 +165,8 @@ class FlowCalls(Values):
             self._construct(own, GivenGroups(spread=given.every()))
         if name == "_replace":
             self._set_fields(given)
+        if self._is_own(method, scope):
+            return self.groups.join(*results)
         if name in names.CONTAINER_METHODS:
             skipped = 1 if name in _BY_KEY else 0
             put = [*given.positional[skipped:], *given.named.values(), *given.spread]
@@ -179,7 +181,7 @@ class FlowCalls(Values):
             if key is not None and not self._is_called_back(name, key, scope):
                 called = self.groups.join(ANYTHING, called)
             results.append(self.groups.note_call(called, GivenGroups([base])) if called is not None else None)
-        elif not self._is_own(method, scope) and not _gives_no_function(name):
+        elif not _gives_no_function(name):
             results.append(self.groups.join(ANYTHING, base, *given.every()))
         elif operators.is_method(name):
             self.given_to_torch += given.every()

@@ -65,12 +65,15 @@ class ValueFlow(FlowCalls):
         others = held - self._pass.kernel_homes.keys()
         return others == held and any(isinstance(one, Instance) for one in held) and not any(map(_is_class, held))
 
-    def torch_may_call(self) -> bool:
-        """Whether torch may get an instance or a class of the pass: its functions in Python call methods of whatever
-        they get, with what they get beside it: `torch.split(a, b)` is `a.split(b, 0)`."""
+    def classes_given_to_torch(self) -> set[ast.ClassDef]:
+        """Classes that torch may get, or an instance of: its functions in Python call methods of whatever they get,
+        with what they get beside it: `torch.split(a, b)` is `a.split(b, 0)`."""
+        if self._is_lost:
+            return {*self._pass.class_homes}
         given = [self.held(group) for group in {*self.given_to_torch} - {None}]
         found = set().union(*(self.groups.open() if held is None else held for held in given))
-        return self._is_lost or any(isinstance(one, Instance | ast.ClassDef) for one in found)
+        made = {one.own for one in found if isinstance(one, Instance)}
+        return made | {one for one in found if isinstance(one, ast.ClassDef)}
 
     def kernels_given(self, kernel: ast.FunctionDef, parameter: str) -> set[ast.FunctionDef]:
         """The kernels that a parameter of a kernel is, where launches give it these and nothing that may be host code;

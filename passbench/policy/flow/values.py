@@ -206,6 +206,9 @@ class Values:
             parts = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
             return self.groups.join(*(self._value(part, inner) for part in parts))
         parts = [self._value(part, scope) for part in children(node) if isinstance(part, ast.expr)]
+        if isinstance(node, ast.Compare) and "__contains__" in self._methods:
+            for asked in parts[:-1]:
+                self.groups.hand(self._methods_of_name("__contains__"), GivenGroups([asked]))
         if isinstance(node, ast.Compare | ast.UnaryOp | ast.JoinedStr | ast.FormattedValue):
             return None
         if isinstance(node, ast.BinOp) and isinstance(node.op, _OF_NUMBERS):

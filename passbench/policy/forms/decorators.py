@@ -5,6 +5,7 @@ that holds what the decorator returns.
 """
 
 import ast
+import itertools
 from collections import Counter
 from collections.abc import Callable
 
@@ -125,10 +126,15 @@ def wrap_in_place(tree: ast.Module, dotted: Callable[[ast.expr], str | None]) ->
     tree.body = body
 
 
-def apply_own_decorators(tree: ast.Module, dotted: Callable[[ast.expr], str | None], siblings: frozenset[str]) -> None:
+def apply_own_decorators(
+    tree: ast.Module, dotted: Callable[[ast.expr], str | None], siblings: frozenset[str]
+) -> list[ast.expr]:
     """`@register("a")` above `def f` as `f = register("a")(f)`, where `register` is a function of the pass: of the
     module or of one of its siblings; or a method of a variable of the module, as in `@RULES.register("a")`. `dotted`
-    says what a name stands for that starts at an import."""
+    says what a name stands for that starts at an import.
+
+    `@register("a")` above `class C` as `register("a")(C)`, which is the same where `hands_back` says so of the
+    decorators: those of classes are returned, for whoever knows all modules."""
     own = {s.name for s in tree.body if isinstance(s, ast.FunctionDef)}
     made = {s.targets[0].id for s in tree.body if isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name)}
 
@@ -142,8 +148,18 @@ def apply_own_decorators(tree: ast.Module, dotted: Callable[[ast.expr], str | No
         return isinstance(target, ast.Name) and target.id in own
 
     body: list[ast.stmt] = []
+    of_classes: list[ast.expr] = []
     for statement in tree.body:
         body.append(statement)
+        if isinstance(statement, ast.ClassDef):
+            found = list(itertools.takewhile(is_own, statement.decorator_list))
+            statement.decorator_list = statement.decorator_list[len(found) :]
+            statement.__dict__.pop("_children", None)
+            for decorator in reversed(found):
+                given = ast.copy_location(ast.Name(statement.name, ast.Load()), decorator)
+                call = ast.copy_location(ast.Call(decorator, [given], []), decorator)
+                body.append(ast.copy_location(ast.Expr(call), decorator))
+            of_classes += found
         if not isinstance(statement, ast.FunctionDef) or statement.name in _WITH_RULES:
             continue
         applied = [d for d in statement.decorator_list if is_own(d)]
@@ -160,3 +176,4 @@ def apply_own_decorators(tree: ast.Module, dotted: Callable[[ast.expr], str | No
         target = ast.copy_location(ast.Name(name, ast.Store()), statement)
         body.append(ast.copy_location(ast.Assign([target], value), statement))
     tree.body = body
+    return of_classes

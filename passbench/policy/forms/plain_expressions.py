@@ -1,5 +1,5 @@
-"""Calls that stand for something simpler, written as that: casts, `getattr` of a name that is written out, and
-questions about the surroundings that are asked once, when a module is imported.
+"""Expressions that stand for something simpler, written as that: casts, `getattr` of a name that is written out, JSON
+that is, the name of a function, and questions about the surroundings that are asked once, when a module is imported.
 
 `os.environ.get("BLOCK", "256")` at the top of a module is a text; a worker's environment is the same from its start on
 until a pass is imported. `"x" in inspect.signature(triton.Config).parameters` is true or false.
@@ -9,6 +9,7 @@ import ast
 from collections.abc import Callable, Collection, Mapping
 
 from passbench.policy.forms.casts import without_casts
+from passbench.policy.forms.json_texts import JsonTexts
 from passbench.policy.nodes import children
 
 Dotted = Callable[[ast.expr], str | None]
@@ -21,20 +22,21 @@ _RUN_LATER = frozenset((ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.G
 
 
 def write_plainly(
-    tree: ast.Module, dotted: Dotted, bound: Collection[str], is_kernel: Callable[[ast.FunctionDef], bool]
+    tree: ast.Module, dotted: Dotted, bound: Mapping[str, int], is_kernel: Callable[[ast.FunctionDef], bool]
 ) -> None:
     """Put these in place, kernels aside, of whose text Triton makes its own. `dotted` says what a name stands for that
     starts at an import, `bound` holds the names that the module binds."""
     waiting: list[tuple[ast.AST, bool]] = [(tree, True)]
+    texts = JsonTexts(tree, dotted, bound)
     while waiting:
         node, once = waiting.pop()
         node.__dict__.pop("_children", None)  # `passbench.policy.nodes` lists anew what is below each
         for name in node._fields:
             value = getattr(node, name, None)
             if isinstance(value, list):
-                value[:] = [_plain(one, dotted, bound, once) for one in value]
+                value[:] = [_plain(one, dotted, bound, once, texts) for one in value]
             elif isinstance(value, ast.AST):
-                setattr(node, name, _plain(value, dotted, bound, once))
+                setattr(node, name, _plain(value, dotted, bound, once, texts))
         for child in children(node):
             if not (isinstance(child, ast.FunctionDef) and is_kernel(child)):
                 waiting.append((child, once and type(child) not in _RUN_LATER))
@@ -60,7 +62,7 @@ def without_null_handlers(tree: ast.Module, dotted: Dotted, bound: Mapping[str, 
                     statement.__dict__.pop("_children", None)
 
 
-def _plain(node: ast.AST, dotted: Dotted, bound: Collection[str], once: bool) -> ast.AST:
+def _plain(node: ast.AST, dotted: Dotted, bound: Collection[str], once: bool, texts: JsonTexts) -> ast.AST:
     node = without_casts(node, dotted)
     found = None
     if isinstance(node, ast.Call):
@@ -70,12 +72,27 @@ def _plain(node: ast.AST, dotted: Dotted, bound: Collection[str], once: bool) ->
             found = ast.Constant("".join(texts[1:]))  # the default, where it is a text
         if found is None:
             found = _with_keys(node, bound)
+        if found is None:
+            found = texts.written(node)
     elif isinstance(node, ast.FormattedValue) and "type" not in bound and _is_type(node.value):
         named = ast.copy_location(ast.Attribute(node.value, "__name__", ast.Load()), node.value)
         found = ast.FormattedValue(named, node.conversion, node.format_spec)  # a type's text has no address
     elif isinstance(node, ast.Compare) and once and _asks(node, dotted):
         found = ast.Constant(False)
-    return node if found is None else ast.copy_location(found, node)
+    made = node if found is None else ast.copy_location(found, node)
+    named = isinstance(made, ast.Attribute) and made.attr in ("__name__", "__qualname__")
+    return _of_type(made) if named and isinstance(made.ctx, ast.Load) and "type" not in bound else made
+
+
+def _of_type(node: ast.Attribute) -> ast.Attribute:
+    """`f.__name__` as `type(f).__name__`, and `self.__class__.__name__`, too: each is a text that no call changes."""
+    of = node.value
+    if not _is_type(of):
+        match of:
+            case ast.Attribute(value=ast.Name("self"), attr="__class__"):
+                of = of.value
+        of = ast.copy_location(ast.Call(ast.copy_location(ast.Name("type", ast.Load()), node), [of], []), node)
+    return ast.copy_location(ast.Attribute(of, "__name__", ast.Load()), node)
 
 
 def _attribute(node: ast.Call, bound: Collection[str]) -> ast.expr | None:

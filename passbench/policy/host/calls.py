@@ -42,7 +42,7 @@ class Calls(ImportedCalls):
             self.mark_called(node.func.slice, scope)
             if not self._fixes_grid(node.func.slice, scope):
                 grid = self.kind(node.func.slice, scope, hook=True)
-                self.note_index(grid)
+                self.note_used("__getitem__", grid)
                 sizes = isinstance(node.func.slice, ast.Tuple) or self._is_lambda(node.func.slice, scope)
                 if grid >= ValueKind.ADDRESS and not sizes:
                     self.let_triton_call(hooks=False)

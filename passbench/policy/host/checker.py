@@ -40,7 +40,8 @@ class HostChecker(Replacements):
         self.stored_names = frozenset(names_stored(modules))
         self.fields, self.methods, self.shared_names = members(modules)
         bases = self.bases_of(self.class_homes)
-        self.gets_items = "__getitem__" in self.methods and any(map(_names_getters, modules.values()))
+        of_items = not self.methods.keys().isdisjoint(("__getitem__", "__contains__"))
+        self.gets_items = of_items and any(map(_names_getters, modules.values()))
         self.has_named_tuples = "typing.NamedTuple" in bases
         self.kernels_of_classes = kernels_of_classes(modules)
         self.classes_of_methods = {
@@ -125,8 +126,10 @@ class HostChecker(Replacements):
         self.note_class_numbers()
         public = (name for name in self.methods | self.shared_names if not name.startswith("_"))
         of_tensors = [name for name in public if hasattr(torch.Tensor, name)]
-        for name in of_tensors if self.flow.torch_may_call() else ():
-            self.give_methods(name, [], {None: ValueKind.TENSOR})
+        given = self.flow.classes_given_to_torch() if of_tensors else ()
+        for name in of_tensors:
+            if any(self.methods_of(own, name) for own in given):
+                self.give_methods(name, [], {None: ValueKind.TENSOR})
         rounds = 0
         self.kinds.changed = True
         while self.kinds.changed and rounds < _ROUNDS:
@@ -211,7 +214,7 @@ class HostChecker(Replacements):
 def _names_getters(module: Module) -> bool:
     return any(
         isinstance(node, ast.Name | ast.Attribute)
-        and module.dotted(node) in ("operator.getitem", "operator.itemgetter")
+        and module.dotted(node) in ("operator.getitem", "operator.itemgetter", "operator.contains")
         for node in walk(module.tree)
     )
 

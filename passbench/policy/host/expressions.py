@@ -16,7 +16,6 @@ _TYPE_PARTS = (
     ast.UnaryOp, ast.USub,
 )  # fmt: skip
 
-
 _TYPES_OF_ITEMS = frozenset("tuple list dict".split())
 """Built-in types that a type is made of: `Shape = tuple[int, ...]`."""
 _BUILT_IN, _TYPE = "built-in", "type"
@@ -295,6 +294,7 @@ class Expressions(NamedValues):
             if isinstance(op, ast.Is | ast.IsNot):
                 continue
             if isinstance(op, ast.In | ast.NotIn):
+                self.note_used("__contains__", left)
                 compared = right.holds_tensors and self.is_sequence(other, scope)  # with items; of a dict, with keys
                 reads = left.holds_tensors or right.is_tensor or compared
             else:
@@ -380,7 +380,7 @@ class Expressions(NamedValues):
         slices = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         kinds = [self.kind(part, scope) for part in slices]
         by = self.holder(kinds)
-        self.note_index(by if isinstance(node.slice, ast.Tuple) else kinds[0])
+        self.note_used("__getitem__", by if isinstance(node.slice, ast.Tuple) else kinds[0])
         if by.holds_tensors and not kind.is_tensor and not kind.is_either:
             self.read("a tensor is no key of a list or dict", scope, node)
         for part, found in zip(slices, kinds, strict=True):

@@ -36,7 +36,8 @@ class NamedValues(Given):
     """Names of fields and methods that objects of libraries have, too, with the methods."""
     has_named_tuples: bool
     gets_items: bool
-    """Whether a library may be told to index something by anything: the pass names `operator.getitem` or such."""
+    """Whether a library may be told to index something by anything, or to ask what it holds: the pass names
+    `operator.getitem` or such."""
     inheriting: set[ast.ClassDef]
     """See `with_library_members`."""
     known: KnownInstances
@@ -358,10 +359,11 @@ class NamedValues(Given):
             self.find("forbidden_attribute", scope.module, node, message)
         return ValueKind.SCALAR
 
-    def note_index(self, kind: ValueKind) -> None:
-        """Something is indexed by a value of this kind: it may be an instance with a `__getitem__`."""
-        if "__getitem__" in self.methods:
-            self.give_methods("__getitem__", [kind], {None: ValueKind.TENSOR} if self.gets_items else {})
+    def note_used(self, name: str, kind: ValueKind) -> None:
+        """Something is indexed by a value of this kind, or asked whether it holds one: it may be an instance with a
+        `__getitem__`, or a `__contains__`."""
+        if name in self.methods:
+            self.give_methods(name, [kind], {None: ValueKind.TENSOR} if self.gets_items else {})
 
     def _is_type_of(self, node: ast.expr, scope: Scope) -> bool:
         return (

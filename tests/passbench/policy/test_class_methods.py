@@ -57,6 +57,66 @@ def test_defaults_of_methods_are_the_constants_of_their_class(tmp_path):
     assert "host_read" in found(tmp_path, classes, "Sizes.of(x[0]) and 1")
 
 
+REGISTER = """
+KEPT = {}
+
+def register(name):
+    def keep(cls):
+        KEPT[name] = cls()
+        return cls
+
+    return keep
+
+class Other:
+    def of(self, n):
+        return 0
+
+"""
+OWN = "class Own:\n    def of(self, n):\n        return n // 2\n"
+OWN += "    def __contains__(self, n):\n        return n in KEPT\n"
+
+
+def test_a_decorator_of_a_class_may_keep_it(tmp_path):
+    value = "len(range(KEPT['a'].of(n))) if n not in Own() else 1"
+    assert found(tmp_path, REGISTER + '@register("a")\n' + OWN, value) == []
+    assert found(tmp_path, REGISTER + "@register\n" + OWN, value) == ["decorator"]  # it is `keep` then
+    assert READ in found(tmp_path, REGISTER + '@register("a")\n' + OWN, "math.floor(KEPT['a'].of(x))")
+
+
+OTHER = {
+    "another class": "def keep(cls):\n    return Other\n",
+    "perhaps another": "def keep(cls):\n    if KEPT:\n        return Other\n    return cls\n",
+    "another in the end": "def keep(cls):\n    for cls in (Other,):\n        pass\n    return cls\n",
+    "another by a function": (
+        "def keep(cls):\n    def put():\n        nonlocal cls\n        cls = Other\n    put()\n    return cls\n"
+    ),
+    "a generator": "def keep(cls):\n    yield\n    return cls\n",
+    "what a cache keeps": "import functools\n@functools.lru_cache\ndef keep(cls):\n    return cls\n",
+}
+
+
+@pytest.mark.parametrize("what", OTHER)
+def test_it_returns_the_class_that_it_gets(tmp_path, what):
+    assert "decorator" in found(tmp_path, REGISTER + OTHER[what] + "@keep\n" + OWN, "Own().of(n)")
+
+
+ASKED = "BOX = {}\nclass Box:\n    def __init__(self, t=0):\n        self.t = t\n    def __contains__(self, n):\n"
+ASKS = {
+    "an input": (ASKED + "        BOX[0] = float(n)\n        return True\n", "x in Box()"),
+    "an item of a list": (
+        ASKED + "        BOX[0] = float(n)\n        return True\n",
+        "[1 for k in [x] if k not in Box()]",
+    ),
+    "a tensor in answer": (ASKED + "        return self.t\n", "1 in Box(x)"),
+    "a function": (ASKED + "        return n(self.t)\ndef reads(t):\n    return float(t) > 0\n", "reads in Box(x)"),
+}
+
+
+@pytest.mark.parametrize("what", ASKS)
+def test_what_is_asked_for_is_given_to_the_class(tmp_path, what):
+    assert READ in found(tmp_path, *ASKS[what])
+
+
 def test_a_length_may_be_a_size(tmp_path):
     classes = DATA.format("a") + "    def __len__(self):\n        return self.a.shape[0]\n"
     assert found(tmp_path, classes, "len(Kept.of(x))") == []

@@ -24,6 +24,14 @@ ACCEPTED = {
     ),
     "a generator": ("z = TRIED", CONFIGS),
     "a generator in a loop": ("for c in configs():\n    pass", CONFIGS),
+    "settings as JSON": (
+        "z = range(WRITTEN['a'][0] + NAMED['b'])",
+        "import json\nTEXT = '{\"b\": 3}'\nNAMED = json.loads(TEXT)\nWRITTEN = json.loads('{\"a\": [1, 2.5]}')\n",
+    ),
+    "names of functions and classes": (
+        "z = f'{f.__name__} {kernel.__qualname__} {Box()}' + getattr(f, '__name__', '?')",
+        "def f(t):\n    return t\nclass Box:\n    def __repr__(self):\n        return f'{self.__class__.__name__}()'\n",
+    ),
     "a lock": ("with LOCK:\n    z = 1", "import threading\nLOCK = threading.Lock()\n"),
     "a module for a test": ("z = 1", "import argparse\nimport triton.testing\n"),
     "a case with a name": (
@@ -36,6 +44,17 @@ ACCEPTED = {
     ),
 }
 REFUSED = {
+    "JSON of a tensor": ("host_read", "z = json.loads(str(x))", "import json\n"),
+    "a tensor put into JSON": ("host_read", "D[1] = x\nz = float(D[1])", "import json\nD = json.loads('{}')\n"),
+    "JSON with a hook": ("forbidden_call", "z = json.loads('{}', object_hook=len)", "import json\n"),
+    "what is no JSON": ("forbidden_call", "z = json.loads('{a}')", "import json\n"),
+    "a text that is written out often": (
+        "forbidden_call", "z = 1", "import json\nT = '[1]'\nA = json.loads(T)\nB = json.loads(T)\n",
+    ),
+    "the name of what reads": ("host_read", "z = f(x).__name__", "def f(t):\n    return float(t)\n"),
+    "the class of a tensor": ("private_name", "z = x.__class__", ""),
+    "the name of a tensor's class": ("private_name", "z = x.__class__.__name__", ""),
+    "a name that is set": ("attribute_assignment", "f.__name__ = 'g'", "def f(t):\n    return t\n"),
     "getattr of what is private": ("private_name", "z = getattr(x, '_version')", ""),
     "getattr of a variable": ("forbidden_name", "z = getattr(x, route)", ""),
     "getattr that reads": ("host_read", "z = getattr(x, 'item')()", ""),
