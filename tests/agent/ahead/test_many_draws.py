@@ -1,4 +1,4 @@
-"""Inputs of many calls drawn at once: each in memory of its own, as its record says, and unlike those of other calls."""
+"""Inputs of many calls drawn at once: each in memory of its own, as its record says, unlike those of other calls."""
 
 import torch
 
