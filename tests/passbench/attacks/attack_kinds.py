@@ -103,9 +103,11 @@ RETURNED_AGAIN = output("runtime_error", "returns memory that an?(other| earlier
 
 UNEVEN = "evidence_uneven: "
 REMEMBERED = Step(
-    "fresh_inputs", ("wrong", "ok", "runtime_error", "rejected"), f"{SPOILT}|{RETURNED_AGAIN.reason}|{UNEVEN}"
+    "fresh_inputs",
+    ("wrong", "ok", "runtime_error", "rejected"),
+    f"{SPOILT}|{RETURNED_AGAIN.reason}|{UNEVEN}|memory that was allocated before their calls",
 )
-"""What was remembered is of no use: it is stale, was returned before, or never comes. A call that finds it launches
+"""What was remembered is of no use: it is stale, was returned before, lies in older memory, or never comes. A call that finds it launches
 less than others, so that the evidence refuses the pass where it comes to such a call first."""
 READ_OR_RETURNED = Step("evidence", ("rejected", "runtime_error"), READ.reason + "|" + RETURNED_AGAIN.reason)
 
