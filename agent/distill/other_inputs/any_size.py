@@ -197,7 +197,9 @@ def plans_source(found: Sequence[AnySize], called: Called, limits: LaunchLimits)
     given = ", ".join(names)
     key = ", ".join(f"{name}.dtype, {name}.shape, {name}.stride(), {name}.device" for name in names)
     ranks = tuple(sorted({len(one.shape) for one in found}))
-    refused = ["n == 0", f"n >= {_LIMIT}", f"{leading}.dim() not in {ranks}"]
+    # An axis more is as good; with fewer, such as of `x.repeat(1, 1)`, the result may have one more than its operand.
+    other_ranks = f"{leading}.dim() not in {ranks}" if first.runs else f"{leading}.dim() < {ranks[0]}"
+    refused = ["n == 0", f"n >= {_LIMIT}", other_ranks]
     for number, (name, axes) in enumerate(zip(names, first.axes, strict=True)):
         whole = number in first.whole
         if name != leading:
