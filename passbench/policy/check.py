@@ -11,6 +11,7 @@ from pathlib import Path
 
 from passbench.contract import NAMES_FILE, PACKAGE, PassFiles, read_pass_dir
 from passbench.policy import allowlists as names
+from passbench.policy.forms.partial_functions import write_partials
 from passbench.policy.forms.picked_arguments import write_out_picked
 from passbench.policy.forms.plain_form import hands_back, write_lambdas_as_functions
 from passbench.policy.forms.unused_functions import HANDED_TO_PASSBENCH, names_in_use
@@ -74,6 +75,8 @@ def check_files(files: PassFiles) -> list[Finding]:
     trees = {name: syntax_tree(name, text, report) for name, text in files.modules.items()}
     for tree in filter(None, trees.values()):
         write_lambdas_as_functions(tree, HANDED_TO_PASSBENCH)
+    if None not in trees.values() and any("partial" in text for text in files.modules.values()):
+        write_partials(trees)
     used = names_in_use(trees, files.names) if None not in trees.values() else None
     for name, text in files.modules.items():
         if _is_library(name):

@@ -8,6 +8,20 @@ from tests.passbench.policy.test_policy import IMPORTS, check, in_wrapper
 CONFIGS = (
     "def configs():\n    for w in (2, 4):\n        yield triton.Config({}, num_warps=w)\n\nTRIED = list(configs())\n"
 )
+PARTIAL = """
+def div(d, t, up=0):
+    return (t + up) // d
+
+half = functools.partial(div, 2, up=0)
+product = functools.partial(functools.reduce, operator.mul)
+empty = functools.partial(torch.empty, dtype=torch.float32)
+"""
+ONE = """
+def reads(a, t=1):
+    return float(t)
+
+one = functools.partial(reads, 1, t=1)
+"""
 ACCEPTED = {
     "getattr": ("z = getattr(x, 'shape')[0]", ""),
     "getattr with a default": ("z = getattr(torch.version, 'hip', None)", ""),
@@ -24,6 +38,12 @@ ACCEPTED = {
     ),
     "a generator": ("z = TRIED", CONFIGS),
     "a generator in a loop": ("for c in configs():\n    pass", CONFIGS),
+    "partial functions": ("z = range(half(product(x.shape, 1), up=1))\nw = empty(n)", PARTIAL),
+    "a partial decorator": (
+        "z = 1",
+        "CONFIGS = [triton.Config({}, num_warps=4)]\ntune = functools.partial(triton.autotune, configs=CONFIGS)\n"
+        "@tune(key=['n'])\n@triton.jit\ndef tuned(x_ptr, n):\n    tl.store(x_ptr, n)\n",
+    ),
     "settings as JSON": (
         "z = range(WRITTEN['a'][0] + NAMED['b'])",
         "import json\nTEXT = '{\"b\": 3}'\nNAMED = json.loads(TEXT)\nWRITTEN = json.loads('{\"a\": [1, 2.5]}')\n",
@@ -44,6 +64,15 @@ ACCEPTED = {
     ),
 }
 REFUSED = {
+    "a partial function that reads": ("host_read", "z = one(t=x)", ONE),
+    "arguments from a dict": ("host_read", "z = one(**{'t': x})", ONE),
+    "a partial function as a value": ("host_read", "z = [one][0](t=x)", ONE),
+    "a partial function of two": (
+        "host_read", "z = f(x)", ONE + "g = len\nif reads:\n    g = reads\nf = functools.partial(g, 1)\n",
+    ),
+    "another partial": (
+        "host_read", "z = f(x)", ONE + "def partial(a):\n    return reads\nf = partial(torch.relu)\n",
+    ),
     "JSON of a tensor": ("host_read", "z = json.loads(str(x))", "import json\n"),
     "a tensor put into JSON": ("host_read", "D[1] = x\nz = float(D[1])", "import json\nD = json.loads('{}')\n"),
     "JSON with a hook": ("forbidden_call", "z = json.loads('{}', object_hook=len)", "import json\n"),

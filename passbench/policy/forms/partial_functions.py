@@ -1,0 +1,97 @@
+"""`half = functools.partial(div, 2)` at the top of a module, and `half(n)`, as `div(2, n)`.
+
+Only where nothing but calls in the same module names `half`. What it is given stands for one thing alone: constants,
+attributes, and names that are bound once.
+"""
+
+import ast
+import copy
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from passbench.policy.nodes import bound_names, walk
+
+_MOST_COPIED = 4000
+"""Nodes by which the modules of a pass grow at most."""
+
+
+def write_partials(trees: Mapping[str, ast.Module]) -> None:
+    """Write such calls of all modules of a pass, in place, and leave the variables out."""
+    named = {name: set(_named_of_others(tree)) for name, tree in trees.items()}
+    by_modules = Counter(one for found in named.values() for one in found)
+    left = _MOST_COPIED
+    for name, tree in trees.items():
+        own = set() if name in named[name] else named[name]
+        calls = _calls(tree, {k: call for k, call in _made(tree).items() if by_modules[k] == (k in own)})
+        for call, found in calls:
+            left -= len(found) * len(walk(call))
+            if left < 0:
+                break
+            for one in found:
+                given = {keyword.arg for keyword in one.keywords}
+                whole = copy.deepcopy(call)
+                one.func = whole.args[0]
+                one.args = [*whole.args[1:], *one.args]
+                one.keywords = [*(k for k in whole.keywords if k.arg not in given), *one.keywords]
+            tree.body = [s for s in tree.body if not (isinstance(s, ast.Assign) and s.value is call)]
+    for tree in trees.values():  # `passbench.policy.nodes` lists anew what is below each node
+        for node in ast.walk(tree):
+            node.__dict__.pop("_children", None)
+
+
+def _named_of_others(tree: ast.Module) -> Iterator[str]:
+    """Names that a module has, or imports, of others: of its own too, where it imports itself by that."""
+    for node in walk(tree):
+        if isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            yield from (alias.name.rpartition(".")[2] for alias in node.names)
+            yield (getattr(node, "module", None) or "").rpartition(".")[2]
+
+
+def _makers(tree: ast.Module) -> set[str]:
+    """`functools.partial` as a module may write it."""
+    found: set[str] = set()
+    for node in walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {f"{a.asname or a.name}.partial" for a in node.names if a.name == "functools"}
+        elif isinstance(node, ast.ImportFrom) and node.module == "functools" and not node.level:
+            found |= {a.asname or a.name for a in node.names if a.name == "partial"}
+    return found
+
+
+def _made(tree: ast.Module) -> dict[str, ast.Call]:
+    """Variables at the top of a module that are a partial function and nothing else, with the calls that make them."""
+    bound, makers = bound_names(tree), _makers(tree)
+    found: dict[str, ast.Call] = {}
+    for statement in tree.body:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(args=[_, *_]) as call) if bound[name] == 1:
+                parts = [*call.args, *(keyword.value for keyword in call.keywords)]
+                named = all(keyword.arg is not None for keyword in call.keywords)
+                if named and ast.unparse(call.func) in makers and all(_is_fixed(part, bound) for part in parts):
+                    found[name] = call
+    return found
+
+
+def _is_fixed(node: ast.expr, bound: Counter[str]) -> bool:
+    """Whether an expression means the same wherever it stands in a module."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Constant) or (isinstance(node, ast.Name) and bound[node.id] == 1)
+
+
+def _calls(tree: ast.Module, made: Mapping[str, ast.Call]) -> list[tuple[ast.Call, list[ast.Call]]]:
+    """What makes each of these, and its calls, where nothing else names it, and no function under `jit` does."""
+    named: Counter[str] = Counter()
+    found: dict[str, list[ast.Call]] = {}
+    for node in walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in made:
+            named[node.id] += 1
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in made:
+            if all(keyword.arg is not None for keyword in node.keywords):
+                found.setdefault(node.func.id, []).append(node)
+        elif isinstance(node, ast.FunctionDef) and any("jit" in ast.unparse(d) for d in node.decorator_list):
+            within = (n.id for statement in node.body for n in walk(statement) if isinstance(n, ast.Name))
+            named.update(n for n in within if n in made)
+    return [(made[name], calls) for name, calls in found.items() if len(calls) == named[name]]
