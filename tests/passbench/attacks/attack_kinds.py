@@ -107,8 +107,9 @@ REMEMBERED = Step(
     ("wrong", "ok", "runtime_error", "rejected"),
     f"{SPOILT}|{RETURNED_AGAIN.reason}|{UNEVEN}|memory that was allocated before their calls",
 )
-"""What was remembered is of no use: it is stale, was returned before, lies in older memory, or never comes. A call that finds it launches
-less than others, so that the evidence refuses the pass where it comes to such a call first."""
+"""What was remembered is of no use: it is stale, was returned before, lies in older memory, or never comes. A
+call that finds it launches less than others, so that the evidence refuses the pass where it comes to such a call first.
+"""
 READ_OR_RETURNED = Step("evidence", ("rejected", "runtime_error"), READ.reason + "|" + RETURNED_AGAIN.reason)
 
 
