@@ -46,7 +46,7 @@ def test_every_task_gets_a_process_of_its_own() -> None:
 
 def test_bad_tasks_end_in_their_categories_while_others_complete() -> None:
     bad = ["loop", "segfault", "killed", "exit", "raise", "memory", "print", "close"]
-    replies = run(*bad, *["answer"] * 4, timeout_s=5.0, memory_mb=64)
+    replies = run(*bad, *["answer"] * 4, timeout_s=3.0, memory_mb=64)
     ends = by_kind(replies)
     assert category(ends["loop"]) == "timeout"
     assert category(ends["segfault"]) == "crashed"

@@ -9,7 +9,6 @@ import torch
 from torch._dynamo.backends.registry import lookup_backend, register_backend
 
 import passnet
-from passbench.compilers import trust_cpp_compiler
 from passbench.models.dynamo_backend import passnet_backend, settings_from
 from storage.errors import PassNetError
 from tests.passbench.models.small_models import Breaking, Convolutional, Viewing
@@ -64,7 +63,6 @@ def test_views_stay_views():
 
 def test_gradients_flow():
     """Through TorchInductor; small, since its C++ takes long to compile, and headers still longer."""
-    trust_cpp_compiler()
     layer, x = torch.nn.Linear(3, 2), torch.randn(4, 3)
     compiled = torch.compile(layer, backend=passnet_backend, options=QUICK)
     with torch._inductor.config.patch(cpp_cache_precompile_headers=False):

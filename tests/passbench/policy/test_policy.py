@@ -624,7 +624,7 @@ def calls_of(text: str) -> int:
 )
 def test_work_is_linear_in_the_size_of_a_pass(kind):
     calls_of(generated(kind, 20))  # fills caches
-    few, many = calls_of(generated(kind, 300)), calls_of(generated(kind, 1200))
+    few, many = calls_of(generated(kind, 150)), calls_of(generated(kind, 600))
     assert many < 4.6 * few
 
 

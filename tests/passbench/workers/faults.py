@@ -36,7 +36,7 @@ _BAD, _GOOD = (3, 40), (4, 40)  # the fixtures misbehave on three rows
 _FREE_BYTES = 64 << 20
 _GONE_SECONDS = 10.0
 _LIMITS = {
-    "cpu": {"first_call_timeout": 6.0, "call_timeout": 10.0, "load_timeout": 20.0, "host_memory_bytes": 1 << 29},
+    "cpu": {"first_call_timeout": 4.0, "call_timeout": 10.0, "load_timeout": 20.0, "host_memory_bytes": 1 << 29},
     "cuda": {"first_call_timeout": 10.0, "call_timeout": 10.0, "load_timeout": 30.0, "host_memory_bytes": 3 << 30},
 }
 

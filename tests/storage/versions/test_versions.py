@@ -101,7 +101,7 @@ def test_reading_selects_columns_splits_and_rows(tmp_path: Path) -> None:
         version.table("fussible")
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(rows_of("fusible"), rows_of("results"))
 def test_rows_come_back_as_they_went_in(
     tmp_path_factory: pytest.TempPathFactory, subgraph_rows: list[Any], result_rows: list[Any]
