@@ -144,12 +144,11 @@ def is_taken(name: str, *, field: bool) -> bool:
     return name in _taken() or (of_tensors and not (field and name in fields_of_tensors_too()))
 
 
-METHODS_OF_BOTH = (names.CONTAINER_METHODS | names.STRING_METHODS | names.LOGGING_METHODS | {"add", "put"}) - {
-    "keys"
-}  # which, beside `__getitem__`, makes `**x` of an instance call both
-"""Names of methods that a class of a pass may have, though containers, texts or tensors have them, too. What is called
-by such a name is followed as both, instances that are surely the pass's aside. torch and Triton call them on their own
-objects alone, or without arguments."""
+def may_be_both(name: str) -> bool:
+    """Whether a class of a pass may have a method of this name, though tensors, containers or texts have one, too. What
+    is called by such a name is followed as both, instances that are surely the pass's aside. What torch may call with
+    its own arguments gets anything. `keys` beside `__getitem__` would make `**x` of an instance call both."""
+    return is_usable(name) and name not in _ASKED_FOR | {"keys"} | names.VIEW_ATTRIBUTES - {"values"}
 
 
 def _used_on_anything() -> frozenset[str]:

@@ -18,6 +18,7 @@ from passbench.policy.flow.value_flow import ValueFlow
 from passbench.policy.host.classes import check_class, kernels_of_classes, members, names_stored
 from passbench.policy.host.replacements import Replacements
 from passbench.policy.kernels.addresses import base_parameters, callee, is_constant
+from passbench.policy.library_members import is_usable
 from passbench.policy.modules import Module, Report, is_builtin
 from passbench.policy.nodes import children, walk
 from passbench.policy.own_place import extends_path, tests_path
@@ -124,12 +125,7 @@ class HostChecker(Replacements):
 
     def _follow(self) -> None:
         self.note_class_numbers()
-        public = (name for name in self.methods | self.shared_names if not name.startswith("_"))
-        of_tensors = [name for name in public if hasattr(torch.Tensor, name)]
-        given = self.flow.classes_given_to_torch() if of_tensors else ()
-        for name in of_tensors:
-            if any(self.methods_of(own, name) for own in given):
-                self.give_methods(name, [], {None: ValueKind.TENSOR})
+        self._let_torch_call()
         rounds = 0
         self.kinds.changed = True
         while self.kinds.changed and rounds < _ROUNDS:
@@ -143,6 +139,20 @@ class HostChecker(Replacements):
         self._all()
         for module in self.modules.values() if not self._target.sorted() else ():
             self._refuse_unseen(module)
+
+    def _let_torch_call(self) -> None:
+        """Let methods with names that tensors have get anything where torch may call them. What a computing one returns
+        counts as torch's own result then, so that it is reported."""
+        named = self.methods | self.shared_names
+        of_tensors = [name for name in named if is_usable(name) and hasattr(torch.Tensor, name)]
+        given = self.flow.classes_given_to_torch() if of_tensors else ()
+        for name in of_tensors:
+            called = [own for own in given if self.methods_of(own, name)]
+            if called and name in self.methods:
+                self.give_methods(name, [], {None: ValueKind.TENSOR})
+            for own in called if name not in self.methods else ():
+                message = f"torch may get {own.name}, and call its {name}(); choose another name"
+                self._target.at("rebinding", self.class_homes[own], own, message)
 
     def _refuse_unseen(self, module: Module) -> None:
         """Report calls of host code that no check has met, so that code in a place which nobody thought of is refused

@@ -17,7 +17,7 @@ from passbench.policy.flow.class_parts import (
     members_of,
 )
 from passbench.policy.forms import comparisons
-from passbench.policy.library_members import METHODS_OF_BOTH, is_of_plain_objects, is_taken, is_usable
+from passbench.policy.library_members import is_of_plain_objects, is_taken, is_usable, may_be_both
 from passbench.policy.modules import Module, Report, is_builtin
 from passbench.policy.nodes import walk
 from passbench.policy.scopes import parameters
@@ -97,7 +97,7 @@ def members(
             fields |= set(class_fields(own))
     named = fields | methods.keys()
     allowed = {n for n in named if not is_taken(n, field=n not in methods) and not n.startswith("__")}
-    others = {n for n in named - allowed if not n.startswith("__") and (n in METHODS_OF_BOTH or not is_usable(n))}
+    others = {n for n in named - allowed if not n.startswith("__") and (may_be_both(n) or not is_usable(n))}
     shared = {n: methods.get(n, []) for n in others}
     known = {n: found for n, found in methods.items() if n in allowed or n in names.CLASS_METHODS}
     return frozenset(allowed), known, shared
@@ -187,7 +187,7 @@ def check_class(module: Module, own: ast.ClassDef, report: Report, *, inherits: 
             not special
             and is_taken(name, field=name not in methods)
             and (
-                (is_usable(name) and (inherits or name not in METHODS_OF_BOTH))
+                (is_usable(name) and (inherits or not may_be_both(name)))
                 or (inherits and name not in methods and is_of_plain_objects(name))
             )
         ):

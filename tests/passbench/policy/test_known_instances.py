@@ -88,6 +88,10 @@ class Op:
 ACCEPTED = {
     "methods that lists and tensors have": ("z = range(ROWS.find(n) * ROWS.count)", ROWS),
     "a field that is given an instance once": ("z = range([Tuned()][0].rows.add(n, 64).find(n))", ROWS),
+    "methods of tensors": (
+        "z = range(Op().names()) if n else Op().relu(x) + 1",
+        "class Op:\n    def names(self):\n        return 2\n    def relu(self, t):\n        return torch.relu(t)\n",
+    ),
     "a method of tensors that torch is not given": ("z = Op().split(n, 0)", SPLIT),
     "a memo with a length": (
         "z = range(MEMO.of((n, n), lambda key: Shape(*key)).rows)",
@@ -146,6 +150,14 @@ REFUSED = {
         "z = {**Op()}",
         "class Op:\n    def keys(self):\n        return []\n    def __getitem__(self, k):\n        return float(k)\n",
         "rebinding",
+    ),
+    "what counts as torch's result": (
+        "z = torch.nn.functional.tanh(Op(x))\nz.zero_()",
+        "class Op:\n    def __init__(self, t):\n        self.t = t\n    def tanh(self):\n        return self.t\n",
+        "rebinding",
+    ),
+    "a reading beside an own one": (
+        "z = [Op(), x][1].item()", "class Op:\n    def item(self):\n        return 1\n", "host_read",
     ),
     "what torch calls": ("torch.split(Op(), x)\nz = KEPT[0]", SPLIT, "host_read"),
     "what torch calls on a class": (

@@ -365,7 +365,6 @@ REFUSED_MODULES = {
         HEAD + "\nclass Odd:\n    def __eq__(self, other):\n        return True\n",
         "private_name",
     ),
-    "class_that_opens_tensors": (HEAD + "\nclass Odd:\n    def mul(self, x):\n        return 1\n", "rebinding"),
     "class_that_opens_addresses": (
         HEAD
         + "\nclass Odd:\n    @staticmethod\n    def data_ptr(x):\n        return 1\n"
