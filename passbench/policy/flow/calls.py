@@ -191,7 +191,10 @@ class FlowCalls(Values):
         """Whether a method that is called is one of the pass's classes alone."""
         if method.attr not in self._fields or not is_usable(method.attr):
             return method.attr in self._fields
-        own = self._pass.known.class_of(method.value, scope)
+        known, own = self._pass.known, self._classes.get(scope.node)
+        of_self = isinstance(method.value, ast.Name) and method.value.id in self._instances.get(scope.node, ())
+        if not of_self or own is None or known.is_value(own):
+            own = self._pass.own_class(method.value, scope) or known.class_of(method.value, scope)
         return own is not None and bool(self._pass.methods_of(own, method.attr))
 
     def _library_call(self, node: ast.Call, dotted: str, scope: Scope) -> int | None:

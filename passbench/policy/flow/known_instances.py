@@ -21,6 +21,7 @@ class KnownInstances:
         self._calls: dict[ast.Call, ast.ClassDef | None] = {}
         self._variables: dict[ast.AST, dict[str, ast.ClassDef]] = {}
         self._fields: dict[str, ast.ClassDef] | None = None
+        self._values: set[str] | None = None  # names of what is no call, no base and no type
 
     def class_of(self, node: ast.expr, scope: Scope) -> ast.ClassDef | None:
         """The class, or None where the source does not say it. Each call of a row is looked at once."""
@@ -37,6 +38,24 @@ class KnownInstances:
             found = found if found is not None and self._returns_itself(found, call.func.attr) else None
             self._calls[call] = found
         return found
+
+    def is_value(self, own: ast.ClassDef) -> bool:
+        """Whether a class may be more than what makes instances and what others derive from: a method that is read off
+        it can be called on anything."""
+        if self._values is None:
+            self._values = set()
+            for module in self._pass.modules.values():
+                nodes = walk(module.tree)
+                self._pass.steps.take(len(nodes))
+                plain = {id(part) for node in nodes for part in _naming_types(node)}
+                for node in nodes:
+                    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and id(node) not in plain:
+                        self._values.add(node.id)
+                    elif isinstance(node, ast.Attribute) and id(node) not in plain:
+                        self._values.add(node.attr)
+                    elif isinstance(node, ast.alias) and node.asname not in (None, node.name):
+                        self._values.add(node.name)
+        return any(one.name in self._values for one in self._pass.derived(own))
 
     def _of_name(self, node: ast.expr, scope: Scope) -> ast.ClassDef | None:
         name = node.id if isinstance(node, ast.Name) else ""
@@ -99,6 +118,16 @@ class KnownInstances:
             self._pass.steps.take(len(walk(method)))
             method._returns_itself = bool(order) and not method.decorator_list and _returns(method, order[0].arg)
         return method._returns_itself
+
+
+def _naming_types(node: ast.AST) -> list[ast.AST]:
+    """What a node calls, derives from, or has for a type."""
+    if isinstance(node, ast.Call):
+        return [node.func]
+    if isinstance(node, ast.ClassDef):
+        return node.bases
+    types = [getattr(node, "annotation", None), getattr(node, "returns", None)]
+    return [part for one in types if one is not None for part in walk(one)]
 
 
 def _returns(function: ast.FunctionDef, name: str) -> bool:

@@ -184,6 +184,7 @@ class ValueFlow(FlowCalls):
                     self.groups.join(self.groups.place(statement, parameter.arg), self.groups.new(*held))
                 if plain and first:
                     self._instances[statement] = {first[0].arg}
+                    self._classes[statement] = own
                 self._outside(statement, inner)
                 self._block(statement.body, open_scope(scope.module, statement, scope))
             elif isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:

@@ -75,6 +75,7 @@ class Values:
         self.noted: set[ast.AST] = set()  # where functions are values
         self.given_to_torch: list[int | None] = []  # what operators and methods of tensors get
         self._instances: dict[ast.AST, set[str]] = {}  # method → its parameter that is the instance
+        self._classes: dict[ast.AST, ast.ClassDef] = {}  # method of instances → its class
         self._is_lost = False
         self._columns = tables_of_rows(pass_.modules)
         self._methods: dict[str, list[ast.FunctionDef]] = {}
@@ -175,8 +176,12 @@ class Values:
                 return self._call(node, scope)
             case ast.Subscript():
                 container, _ = self._value(node.value, scope), self._index(node, scope)
-                getter = self._methods_of_name("__getitem__").result if "__getitem__" in self._methods else None
-                return self.groups.join(container, getter)
+                if "__getitem__" not in self._methods:
+                    return container
+                own = self._pass.known.class_of(node.value, scope)
+                getter = self._methods_of_name("__getitem__").result
+                known = own is not None and self._pass.methods_of(own, "__getitem__")
+                return getter if known else self.groups.join(container, getter)
             case ast.Lambda():
                 self._outside(node, scope)
                 inner = open_scope(scope.module, node, scope)

@@ -92,6 +92,14 @@ ACCEPTED = {
         "z = range(Op().names()) if n else Op().relu(x) + 1",
         "class Op:\n    def names(self):\n        return 2\n    def relu(self, t):\n        return torch.relu(t)\n",
     ),
+    "methods that call each other": (
+        "z = range(KEPT[KEPT.pick()] + n)\nw = torch.empty(KEPT['a'])",
+        "class Kept:\n    def __init__(self, **sizes):\n        self.sizes = sizes\n"
+        "    def __getitem__(self, name):\n        return self.sizes[name]\n"
+        "    def names(self):\n        return sorted(self.sizes)\n"
+        "    def pick(self):\n        return self.names()[0]\nKEPT = Kept(a=64, b=128)\n",
+    ),
+    "a method of a class": ("z = Op.add(x)", "class Op:\n    @staticmethod\n    def add(t):\n        return t + 1\n"),
     "a method of tensors that torch is not given": ("z = Op().split(n, 0)", SPLIT),
     "a memo with a length": (
         "z = range(MEMO.of((n, n), lambda key: Shape(*key)).rows)",
@@ -135,6 +143,12 @@ REFUSED = {
     "an append that is handed on": ("z = []\nf = z.append\nf(x)\nz = float(z[0])", PUT, "forbidden_attribute"),
     "a set beside an own add": (
         "z = set()\nz.add(total)\nz = [f(x) for f in z]", ROWS + "def total(t):\n    return float(t)\n", "host_read",
+    ),
+    "a set that is taken for an instance": (
+        "z = set()\nMore.put(z, total)\nz = [f(x) for f in z]",
+        "class Op:\n    def put(self, f):\n        self.add(f)\n    def add(self, f):\n        return 1\n"
+        "class More(Op):\n    pass\ndef total(t):\n    return float(t)\n",
+        "host_read",
     ),
     "an instance, or what it gets": (
         "z = [0][ROWS.pick(x).add(1, 1)]",
