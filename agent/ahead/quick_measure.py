@@ -45,8 +45,9 @@ _HOPELESS = 0.5
 """Where it is more likely than this that PassBench finds a pass wrong, no more draws are made."""
 _TURN = 0.05
 """Seconds of such draws after which others may have a turn."""
-_TOGETHER, _TOGETHER_BYTES = 256, 1 << 26
-"""So many of them at most are drawn together, and compared before the host looks; fewer where inputs are large."""
+_TOGETHER, _TOGETHER_BYTES = 256, 1 << 24
+"""So many of them at most are drawn together, and compared before the host looks; fewer where inputs and outputs are
+large. What is compared in double precision takes up to some twenty times as much."""
 _FEW, _GROWTH = 8, 8
 """The first batches have so few draws, so that few are of all distributions, too; then one in so many of all before."""
 _MOST_LOST = 10.0
@@ -310,7 +311,7 @@ class QuickMeasure:
             module.recompile()
             self._caller.called(module.forward, reference.row(0))  # compiles
         call, level, shares, number = module.forward, LEVELS[0], [], _FIRST_OF_CHECK
-        together = max(1, min(_TOGETHER, _TOGETHER_BYTES // max(1, input_bytes(variant))))
+        together = max(1, min(_TOGETHER, _TOGETHER_BYTES // max(1, reference.bytes // len(reference.rows))))
         while time.monotonic() < end and _more(shares, draws):
             with (self.untimed or self.turn)():
                 turn = min(time.monotonic() + _TURN, end)

@@ -287,6 +287,17 @@ def test_draws_end_where_passbench_is_likely_to_find_one_wrong(tmp_path):
     assert found.level == -5 and 48 <= found.draws < 200 and max(found.shares) < 1.0
 
 
+def test_draws_of_large_outputs_are_few_at_a_time(tmp_path, capsys):
+    """All of a batch are called before the first is compared. Here the first one is wrong."""
+    pattern = "def pattern(x, y):\n    return torch.outer(x, y)\n"
+    directory = written(tmp_path / "pass", "print('called')\n    return torch.outer(x, y) + 1.0", pattern)
+    for size, calls in ((8, 8), (1500, 1)):
+        one = sample(variant(lambda x, y: torch.outer(x, y), tensor(size), tensor(size)))
+        (found,) = QuickMeasure(torch.device("cpu")).check(one, directory, 64, 60.0)
+        assert found.draws == 1 and found.level != -10
+        assert capsys.readouterr().out.count("called") == 1 + calls, "one compiles"
+
+
 def test_shares_are_those_of_what_is_allowed_at_minus_5():
     expected = torch.tensor([0.0, 10.0, torch.inf, torch.nan])
     shares = largest_share([[expected + torch.tensor([0.0, 1e-5, 0.0, 0.0])], [expected]], [[expected], [expected]])
