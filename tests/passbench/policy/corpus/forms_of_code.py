@@ -171,3 +171,84 @@ def fused(x):
 $RETURNS
 """,
 )
+
+PASSES.add(
+    "a_registry_of_classes_and_settings_as_json",
+    on.add_relu,
+    '''
+import functools
+import json
+
+from pass_dir.ops import OPS, register
+$IMPORTS
+
+$ADD_RELU
+
+$KERNEL
+
+SETTINGS = json.loads("""{"limits": [4096, 65536], "blocks": [64, 256], "default": 1024}""")
+
+
+class Seen:
+    def __init__(self):
+        self.items = {}
+
+    def __contains__(self, n):
+        return n in self.items
+
+    def __len__(self):
+        return len(self.items)
+
+    def update(self, n, block):
+        self.items[n] = block
+        return self
+
+
+SEEN = Seen()
+
+
+def pick(settings, n):
+    for limit, block in zip(settings["limits"], settings["blocks"]):
+        if n <= limit:
+            return block
+    return settings["default"]
+
+
+block_for = functools.partial(pick, SETTINGS)
+
+
+@register("add_relu")
+class AddReLU:
+    def sum(self, x, y):
+        out = torch.empty_like(x)
+        n = out.numel()
+        if n not in SEEN:
+            SEEN.update(n, block_for(n))
+        add_relu_kernel[(triton.cdiv(n, SEEN.items[n]),)](x, y, out, n, BLOCK_SIZE=SEEN.items[n])
+        return out
+
+    def __call__(self, x, y):
+        if x.shape != y.shape:
+            raise ValueError(f"{self.__class__.__name__} of {tuple(x.shape)} and {tuple(y.shape)}")
+        return self.sum(x.contiguous(), y.contiguous())
+
+
+@torch.fx.wrap
+def fused(x, y):
+    return OPS["add_relu"](x, y)
+
+
+$RETURNS
+''',
+    ops="""
+OPS = {}
+
+
+def register(name):
+    def keep(cls):
+        OPS[name] = cls()
+        return cls
+
+    return keep
+""",
+)
