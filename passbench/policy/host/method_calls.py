@@ -120,8 +120,12 @@ class MethodCalls(BuiltInCalls):
             return ValueKind.TENSOR
         of_instance = self.is_of_instance(method, scope)
         of_others = is_usable(name) and (name in self.methods or name not in fields_of_tensors_too())
-        of_pass = name in self.methods or of_instance or (name in self.shared_names and of_others)
-        if not of_pass and not (self.is_field(method, base, scope) and not base.is_tensor):
+        of_pass = name in self.methods or of_instance or bool(self.shared_names.get(name) and of_others)
+        if not of_pass:  # a field may hold a function
+            field = (name in self.shared_names and of_others) or self.is_field(method, base, scope)
+            empty = of_others and self.flow.held(self.flow.called.get(node)) == set()
+            of_pass = field and not empty and (not base.is_tensor or name in self.shared_names)
+        if not of_pass:
             return self._call_of_library(node, method, base, (positional, keywords), scope)
         found = self._call_own(node, name, positional, keywords, scope)
         known = self.class_of(method.value, scope) if of_others and not of_instance else None

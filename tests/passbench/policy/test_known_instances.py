@@ -92,6 +92,11 @@ ACCEPTED = {
         "z = range(Op().names()) if n else Op().relu(x) + 1",
         "class Op:\n    def names(self):\n        return 2\n    def relu(self, t):\n        return torch.relu(t)\n",
     ),
+    "fields with names of what dicts and lists do": (
+        "z = range(Op().of(n))",
+        "class Op:\n    def __init__(self):\n        self.items = {}\n        self.index = 0\n    def of(self, n):\n"
+        "        for k, v in self.items.items():\n            n += k * v\n        return n + [1].index(1)\n",
+    ),
     "methods that call each other": (
         "z = range(KEPT[KEPT.pick()] + n)\nw = torch.empty(KEPT['a'])",
         "class Kept:\n    def __init__(self, **sizes):\n        self.sizes = sizes\n"
@@ -143,6 +148,11 @@ REFUSED = {
     "an append that is handed on": ("z = []\nf = z.append\nf(x)\nz = float(z[0])", PUT, "forbidden_attribute"),
     "a set beside an own add": (
         "z = set()\nz.add(total)\nz = [f(x) for f in z]", ROWS + "def total(t):\n    return float(t)\n", "host_read",
+    ),
+    "a function that such a field holds": (
+        "z = [Op(total)][0].items(x)",
+        "class Op:\n    def __init__(self, f):\n        self.items = f\ndef total(t):\n    return float(t)\n",
+        "host_read",
     ),
     "a set that is taken for an instance": (
         "z = set()\nMore.put(z, total)\nz = [f(x) for f in z]",
