@@ -55,7 +55,9 @@ class KnownInstances:
                         self._values.add(node.attr)
                     elif isinstance(node, ast.alias) and node.asname not in (None, node.name):
                         self._values.add(node.name)
-        return any(one.name in self._values for one in self._pass.derived(own))
+        derived = self._pass.derived(own)
+        self._pass.steps.take(len(derived))
+        return any(one.name in self._values for one in derived)
 
     def _of_name(self, node: ast.expr, scope: Scope) -> ast.ClassDef | None:
         name = node.id if isinstance(node, ast.Name) else ""

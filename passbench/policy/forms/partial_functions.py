@@ -23,6 +23,7 @@ def write_partials(trees: Mapping[str, ast.Module]) -> None:
     for name, tree in trees.items():
         own = set() if name in named[name] else named[name]
         calls = _calls(tree, {k: call for k, call in _made(tree).items() if by_modules[k] == (k in own)})
+        written: set[ast.expr] = set()
         for call, found in calls:
             left -= len(found) * len(walk(call))
             if left < 0:
@@ -33,7 +34,8 @@ def write_partials(trees: Mapping[str, ast.Module]) -> None:
                 one.func = whole.args[0]
                 one.args = [*whole.args[1:], *one.args]
                 one.keywords = [*(k for k in whole.keywords if k.arg not in given), *one.keywords]
-            tree.body = [s for s in tree.body if not (isinstance(s, ast.Assign) and s.value is call)]
+            written.add(call)
+        tree.body = [s for s in tree.body if not (isinstance(s, ast.Assign) and s.value in written)]
     for tree in trees.values():  # `passbench.policy.nodes` lists anew what is below each node
         for node in ast.walk(tree):
             node.__dict__.pop("_children", None)
