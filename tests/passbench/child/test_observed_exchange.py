@@ -1,5 +1,6 @@
 """Calls of an observed exchange are made as those of a timed one: what is done around each, in which order."""
 
+import gc
 import weakref
 from dataclasses import replace
 
@@ -31,6 +32,14 @@ CPU = torch.device("cpu")
 CALLS = 7
 BATCH = Batch(CALLS, (), (), tuple(range(CALLS)), (), ())
 FLUSHED = 1 << 20  # bytes in place of a GPU's many: nothing else here is as large
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _frozen() -> None:
+    """As a worker begins: an exchange looks for tensors among all objects that are not frozen: in a process of other
+    tests these are millions, and a second of each test."""
+    gc.collect()
+    gc.freeze()
 
 
 class Seen(TorchDispatchMode):
