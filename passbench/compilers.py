@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -90,6 +90,12 @@ def trust_cpp_compiler() -> None:
     if flags and subprocess.run(asked, capture_output=True, check=False).returncode == 0:
         torch._inductor.config.cpp.vec_isa_ok = True
         VecISA.check_build = lambda self, code: True  # the trials of single instructions
+
+
+def trust_cpp_compiler_with(inputs: Iterable[Any]) -> None:
+    """`trust_cpp_compiler`, if something is compiled for these inputs on the CPU."""
+    if any(isinstance(x, torch.Tensor) and x.device.type == "cpu" for x in inputs):
+        trust_cpp_compiler()
 
 
 @cache

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from passbench.compilers import strict_options, trust_cpp_compiler
+from passbench.compilers import strict_options, trust_cpp_compiler_with
 from passbench.models.choosing import RunningGraph, choose, start
 from passbench.models.graph_facts import GraphFacts, UnknownGraphFacts, graph_facts
 from passbench.models.lowering import GraphCall
@@ -80,8 +80,7 @@ def _plainly(module: fx.GraphModule, examples: Sequence[Any], settings: Optimize
 
     if settings.strict and not (torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in examples)):
         return module.forward
-    if any(isinstance(x, torch.Tensor) and x.device.type == "cpu" for x in examples):
-        trust_cpp_compiler()
+    trust_cpp_compiler_with(examples)
     return compile_fx(module, list(examples), config_patches=strict_options() if settings.strict else None)
 
 

@@ -12,7 +12,7 @@ from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from passbench.compilers import trust_cpp_compiler
+from passbench.compilers import trust_cpp_compiler_with
 from passbench.models.graph_facts import GraphFacts, calls_of, graph_facts
 from passbench.models.parameters.parameter_parts import ParameterParts, take_parameter_parts
 from passbench.models.parameters.weight_merging import merge_weights
@@ -131,8 +131,7 @@ def compile_graph(module: fx.GraphModule, inputs: Sequence[Any], options: dict[s
     from torch._inductor.compile_fx import compile_fx
 
     hashing().join()
-    if any(isinstance(x, torch.Tensor) and x.device.type == "cpu" for x in inputs):
-        trust_cpp_compiler()
+    trust_cpp_compiler_with(inputs)
     fake = detect_fake_mode(list(inputs)) or FakeTensorMode(shape_env=ShapeEnv())
     with tracing(TracingContext(fake)):
         return compile_fx(module, list(inputs), ignore_shape_env=True, config_patches=options or None)

@@ -13,7 +13,7 @@ from passbench.contract import NAMES_FILE, PACKAGE, PassFiles, read_pass_dir
 from passbench.policy import allowlists as names
 from passbench.policy.forms.partial_functions import write_partials
 from passbench.policy.forms.picked_arguments import write_out_picked
-from passbench.policy.forms.plain_form import hands_back, write_lambdas_as_functions
+from passbench.policy.forms.plain_form import write_lambdas_as_functions
 from passbench.policy.forms.unused_functions import HANDED_TO_PASSBENCH, names_in_use
 from passbench.policy.host.checker import HostChecker
 from passbench.policy.kernels.addresses import Addresses
@@ -34,7 +34,7 @@ from passbench.policy.patterns import (
     constant_of_class,
     is_picked,
 )
-from passbench.policy.scopes import open_scope
+from passbench.policy.scopes import hands_back, open_scope
 from passbench.policy.steps import Steps, TooLong
 from passbench.policy.suggestions import advice_on
 from passbench.policy.unknown_names import explain_unknown_names

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from passbench.policy.modules import Module
-from passbench.policy.nodes import assigned_by, children, walk
+from passbench.policy.nodes import assigned_by, bound_names, children, walk
 
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -230,6 +230,26 @@ _NAMING = frozenset(
     (ast.Global, ast.Nonlocal, ast.Name, ast.MatchAs, ast.ExceptHandler, ast.FunctionDef, ast.ClassDef, ast.Assign)
 )
 """Nodes that say something of a scope's names."""
+
+
+def returns_only(function: ast.FunctionDef, name: str) -> bool:
+    """Whether a function returns this variable, which it binds once, and hands out nothing else."""
+    own = list(own_nodes(function))
+    returned = [n.value for n in own if isinstance(n, ast.Return)]
+    itself = all(isinstance(value, ast.Name) and value.id == name for value in returned)
+    lazy = any(isinstance(n, ast.Yield | ast.YieldFrom) for n in own)
+    return bool(returned) and itself and not lazy and bound_names(function)[name] == 1
+
+
+def hands_back(function: ast.FunctionDef, *, called: bool) -> bool:
+    """Whether a function returns its first argument, whatever it returns; `called`: a function that it defines does,
+    and it returns that one."""
+    order = [*function.args.posonlyargs, *function.args.args]
+    inner = [s for s in function.body if isinstance(s, ast.FunctionDef)]
+    name = next((s.name for s in inner), "") if called else next((a.arg for a in order), "")
+    if function.decorator_list or not returns_only(function, name):
+        return False
+    return not called or (len(inner) == 1 and hands_back(inner[0], called=False))
 
 
 def length_of_returns(node: ast.FunctionDef) -> int | None:

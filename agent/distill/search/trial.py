@@ -40,7 +40,7 @@ _DRAWS, _DRAWING = 2048, 2.0
 _FOR_PRODUCTS = 3
 """So many times as many for one with products as sums: they have other bits, of which a half type shows few. About one
 call of a thousand of `fusible-68b796c9c203` is wrong: 288 and 1,144 draws were right, and PassBench, which compares
-1,400 calls of such a pass, found a wrong one each of six times (`benchmarks/passbench/h100_one_tree`)."""
+1,212 calls of this pass, found a wrong one each of six times (`benchmarks/passbench/h100_one_tree`)."""
 
 
 @dataclass(frozen=True)

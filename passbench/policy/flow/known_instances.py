@@ -10,7 +10,7 @@ from passbench.policy.flow.values import PassNames
 from passbench.policy.library_members import is_of_plain_objects
 from passbench.policy.modules import Module
 from passbench.policy.nodes import assigned_by, walk
-from passbench.policy.scopes import Scope, made_once, open_scope, own_nodes
+from passbench.policy.scopes import Scope, hands_back, made_once, open_scope
 
 
 class KnownInstances:
@@ -116,9 +116,8 @@ class KnownInstances:
             return False
         method = methods[0]
         if not hasattr(method, "_returns_itself"):
-            order = [*method.args.posonlyargs, *method.args.args]
             self._pass.steps.take(len(walk(method)))
-            method._returns_itself = bool(order) and not method.decorator_list and _returns(method, order[0].arg)
+            method._returns_itself = hands_back(method, called=False)
         return method._returns_itself
 
 
@@ -130,15 +129,3 @@ def _naming_types(node: ast.AST) -> list[ast.AST]:
         return node.bases
     types = [getattr(node, "annotation", None), getattr(node, "returns", None)]
     return [part for one in types if one is not None for part in walk(one)]
-
-
-def _returns(function: ast.FunctionDef, name: str) -> bool:
-    """Whether a function returns this variable, which it never binds, and hands out nothing else."""
-    own = list(own_nodes(function))
-    bound = {n.id for n in walk(function) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
-    named = {n for node in walk(function) for n in getattr(node, "names", ()) if isinstance(n, str)}
-    returned = [n.value for n in own if isinstance(n, ast.Return)]
-    lazy = any(isinstance(n, ast.Yield | ast.YieldFrom) for n in own)
-    itself = all(isinstance(value, ast.Name) and value.id == name for value in returned)
-    caught = {getattr(n, "name", None) for n in own}
-    return bool(returned) and itself and not lazy and name not in bound | named | caught

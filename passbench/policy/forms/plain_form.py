@@ -5,7 +5,7 @@ import ast
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 
-from passbench.policy.nodes import bound_names, walk
+from passbench.policy.nodes import walk
 
 
 def lift_kernels(tree: ast.Module, is_kernel: Callable[[ast.FunctionDef], bool]) -> None:
@@ -178,18 +178,3 @@ def _gives_function(decorator: ast.FunctionDef) -> bool:
     returns = [n.value for n in nodes if isinstance(n, ast.Return)]
     known = (defined | given) - rebound
     return bool(returns) and all(isinstance(value, ast.Name) and value.id in known for value in returns)
-
-
-def hands_back(function: ast.FunctionDef, *, called: bool) -> bool:
-    """Whether a function returns its first argument, whatever it returns; `called`: a function that it defines does,
-    and it returns that one."""
-    order = [*function.args.posonlyargs, *function.args.args]
-    inner = [s for s in function.body if isinstance(s, ast.FunctionDef)]
-    name = next((s.name for s in inner), "") if called else next((a.arg for a in order), "")
-    own = _of_block(function.body)
-    returned = [n.value for n in own if isinstance(n, ast.Return)]
-    itself = all(isinstance(value, ast.Name) and value.id == name for value in returned)
-    lazy = any(isinstance(n, ast.Yield | ast.YieldFrom) for n in own)
-    if function.decorator_list or lazy or not returned or not itself or bound_names(function)[name] != 1:
-        return False
-    return not called or (len(inner) == 1 and hands_back(inner[0], called=False))

@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -35,11 +36,13 @@ FLUSHED = 1 << 20  # bytes in place of a GPU's many: nothing else here is as lar
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _frozen() -> None:
+def _frozen() -> Iterator[None]:
     """As a worker begins: an exchange looks for tensors among all objects that are not frozen: in a process of other
     tests these are millions, and a second of each test."""
     gc.collect()
     gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 class Seen(TorchDispatchMode):

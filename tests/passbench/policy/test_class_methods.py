@@ -91,6 +91,7 @@ OTHER = {
         "def keep(cls):\n    def put():\n        nonlocal cls\n        cls = Other\n    put()\n    return cls\n"
     ),
     "a generator": "def keep(cls):\n    yield\n    return cls\n",
+    "a generator by a default": "def keep(cls):\n    def put(n=(yield)):\n        pass\n    return cls\n",
     "what a cache keeps": "import functools\n@functools.lru_cache\ndef keep(cls):\n    return cls\n",
 }
 
