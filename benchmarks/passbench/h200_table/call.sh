@@ -42,24 +42,26 @@ elif [ -z "${NO_GPU_TEST:-}" ]; then
   echo "the GPU test of the shared rounds ended with $? after $((SECONDS - began)) s"
 fi
 sit() { # SECONDS OPTIONS
+  local started=$SECONDS
   timeout -k 5 "$1" python3 -m benchmarks.passbench.baselines_table $VERSIONS --names "$NAMES" --out "$W/record" \
     --device "$DEVICE" --part "${PART:-0/1}" --first "$first" --authors "${AUTHORS:-6}" --processes "${PROCESSES:-9}" \
     ${PASSES:+--passes $PASSES} ${BASELINES:+--baselines $BASELINES} "${@:2}" >> "$OUT/sitting.log" 2>&1
   ended=$?
+  took=$((SECONDS - started))
   echo "ended with $ended at $((SECONDS - began)) s" >> "$OUT/sitting.log"
 }
 if [ -n "${ONLY_TUNE:-}" ]; then
   left=$((ALL - 18 - (SECONDS - began)))
   sit $left --only-tune --tune $left --budget $((left - 12))
 fi
-# Again if it breaks off, and if all that it has begun with is measured and there is time for some more.
+# Again if it breaks off, but not at once, and if all that it has begun with is measured and there is time for some more.
 ended=1
 while left=$((ALL - 18 - (SECONDS - began))); here=$(ls "$W/record/rows" | wc -l)
       [ -z "${ONLY_TUNE:-}" ] && [ $left -gt 100 ] && { [ $ended -ne 0 ] || [ "$here" -lt "$first" ]; }; do
   now=$(((left - 45) / 4)); [ $now -lt $most ] || now=$most
   sit $left --now $now --write $((left * ${WRITE_SHARE:-30} / 100)) --tune ${TUNE:-$((left / 24))} \
     --search "${SEARCH:-4}" --budget $((left - 12)) --full "${FULL:-2}"
-  [ "$(ls "$W/record/rows" | wc -l)" -gt "$here" ] || [ $ended -ne 0 ] || break
+  [ "$(ls "$W/record/rows" | wc -l)" -gt "$here" ] || { [ $ended -ne 0 ] && [ $took -gt 20 ]; } || break
 done
 kill $packing 2> /dev/null
 wait $packing 2> /dev/null
