@@ -1,3 +1,4 @@
-"""Authors, measured: `h200_distill` (the offline author on H200s), `h200_agent` and `agent_cpu` (the author `llm`
-killed and started again). Run `agent_run.py` for the latter; the former's README says how its rows were made.
+"""Authors, measured: `h100_all_variants` (the offline author on all variants of some samples), `h200_agent` and
+`agent_cpu` (the author `llm` killed and started again, by `agent_run.py`). The tables of authors beside TorchInductor
+are in `benchmarks/passbench`.
 """

@@ -1,4 +1,4 @@
-"""PassBench, measured: `run_bench.py` benchmarks a version on a GPU host without Prefect, `two_gpus.py` compares one
-device with several, `cold.py` compares with a process per variant. `h200_passbench` says how far to believe its
-figures.
+"""PassBench, measured: `baselines_table.py` times eager, baselines and `distill` in the same rounds, `compared.py` makes
+the tables of such a record (the newest: `h100_one_tree`), `two_gpus.py` compares one device with several, `cold.py`
+compares with a process per variant. `h100_quiet` says how far to believe the figures.
 """
