@@ -3,12 +3,12 @@
     python3 -m benchmarks.passbench.unseen VERSION_DIR... --fusible 150 --typical 80 --sole-op 60 --seed 20 --out FILE
 
 A family is out if its hash, or the first 12 letters of it as in a sample's name, stands in any file of `benchmarks`
-but those of dataset versions and traces, or in tests, docs, notebooks or the authors' code. `removed_samples.txt` beside this
-file names the samples of records that are no longer kept. Families that stand in
-`benchmarks/learning/demonstrations.parquet` alone come after the others: `distill-static` has written passes for them,
-which were checked by themselves, and which nobody has worked on. Within both kinds evaluation samples come before those
-of the training split. FILE gets a name a line: `--together` samples of each category in turn, then the rest, so that
-every beginning has all categories.
+but those of dataset versions and traces, or in tests, docs, notebooks or the authors' code. `removed_samples.txt`
+beside this file names the samples of records that are no longer kept. Families that stand in
+`benchmarks/learning/demonstrations.parquet` alone come after the others: `distill-static` has written passes for
+them, which were checked by themselves, and which nobody has worked on. Within both kinds evaluation samples come
+before those of the training split. FILE gets a name a line: `--together` samples of each category in turn, then the
+rest, so that every beginning has all categories.
 """
 
 import argparse
