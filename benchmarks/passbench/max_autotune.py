@@ -5,12 +5,15 @@ So the cheapest come first, the categories in turn, and what is compiled is kept
 
     DIRECTORY/cache.txz       TorchInductor's cache, as much of it as has room
     DIRECTORY/variants.txt    the hashes of the variants that were compiled
+    DIRECTORY/place.txt       where that cache lay
 
 A later call, also on another machine with such a GPU and the same torch, has it back and goes on: what is in the cache
-takes a second or two. TorchInductor's graphs, which have their kernels with them, and what it has timed are kept;
-Triton's own cache is left behind.
+takes a second or two. Cached graphs name the directory that they were compiled in, and write there when they are
+loaded: the new directory's name, which has as many letters, replaces it. TorchInductor's graphs, which have their
+kernels with them, and what it has timed are kept; Triton's own cache is left behind.
 """
 
+import os
 import re
 import tarfile
 import time
@@ -21,6 +24,7 @@ from pathlib import Path
 
 from passbench.shared_bench import LOST, SharedBench
 from passbench.workers.precompile import Missed
+from storage.errors import PassNetError
 from storage.records import Sample, Variant
 
 TUNED = "inductor-max-autotune"
@@ -55,6 +59,7 @@ class KeptTuning:
 
     def __init__(self, directory: Path) -> None:
         self._archive, self._list = directory / "cache.txz", directory / "variants.txt"
+        self._place = directory / "place.txt"
 
     @property
     def variants(self) -> set[str]:
@@ -62,11 +67,19 @@ class KeptTuning:
         return set(self._list.read_text("utf-8").split()) if self._list.exists() else set()
 
     def unpack(self, cache: Path) -> None:
-        """Put what is kept into a directory of TorchInductor's."""
-        if self._archive.exists():
-            cache.mkdir(parents=True, exist_ok=True)
-            with tarfile.open(self._archive) as archive:
-                archive.extractall(cache, filter="data")
+        """Put what is kept into a directory of TorchInductor's. Its name must be as long as that of the directory in
+        which it was compiled."""
+        if not self._archive.exists():
+            return
+        before, now = self._place.read_bytes(), _name(cache)
+        if len(before) != len(now):
+            raise PassNetError(f"{cache} cannot have what was compiled in {os.fsdecode(before)}: one name is longer")
+        cache.mkdir(parents=True, exist_ok=True)
+        with tarfile.open(self._archive) as archive:
+            archive.extractall(cache, filter="data")
+        for file in cache.rglob("*"):
+            if file.is_file() and before in (content := file.read_bytes()):
+                file.write_bytes(content.replace(before, now))
 
     def keep(self, cache: Path, compiled: Iterable[Variant], most_bytes: int = _MOST_BYTES) -> int:
         """Keep what TorchInductor has in its directory, the smallest files first, up to so many bytes of the archive.
@@ -83,7 +96,14 @@ class KeptTuning:
                 archive.add(file, file.relative_to(cache))
         written.replace(self._archive)
         self._list.write_text("\n".join(sorted(known)) + "\n", "utf-8")
+        self._place.write_bytes(_name(cache))
         return self._archive.stat().st_size
+
+
+def _name(cache: Path) -> bytes:
+    """What cached graphs call the directory of a process whose TorchInductor's directory this is: Triton's lies beside
+    it."""
+    return os.fsencode(cache.parent)
 
 
 def _is_kept(file: Path) -> bool:

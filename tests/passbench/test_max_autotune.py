@@ -6,6 +6,7 @@ from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 import torch
 
 from agent.ahead.author_pool import Answers
@@ -14,6 +15,7 @@ from benchmarks.passbench.max_autotune import AFTERWARDS, KeptTuning, cheapest_f
 from benchmarks.passbench.recorded_passes import keep_answers
 from passbench.contract import read_pass_dir
 from passbench.shared_bench import SharedBench
+from storage.errors import PassNetError
 from tests.passbench.samples import PASSES, add_relu_sample, sample, spec, variant
 
 
@@ -37,20 +39,26 @@ def write(place: Path, size: int) -> None:
 
 
 def test_a_later_call_has_what_an_earlier_one_compiled(tmp_path):
-    cache, variants = tmp_path / "inductor", add_relu_sample((3, 40), (8, 5)).variants
+    cache, variants = tmp_path / "box_1" / "inductor", add_relu_sample((3, 40), (8, 5)).variants
     sizes = {"fxgraph/ab/cd": 3000, "ab/kernel.py": 200, "ab/kernel.best_config": 10, "cache/times": 20}
     for name, size in (sizes | {"locks/one.lock": 0, "ab/kernel.so": 50, "tmp1/cut_off": 5}).items():
         write(cache / name, size)
+    named = f"\x00{cache}/ab/kernel.py {cache.parent}/triton\x00".encode()
+    (cache / "fxgraph/ab/cd").write_bytes(named.ljust(3000, b"\xff"))
     kept = KeptTuning(tmp_path / "tuned")
-    kept.unpack(tmp_path / "none")
+    kept.unpack(tmp_path / "none/inductor")
     assert not kept.variants and not (tmp_path / "none").exists()
     kept.keep(cache, variants[:1])
     kept.keep(cache, variants[1:])
     later = KeptTuning(tmp_path / "tuned")
     assert later.variants == {"v0", "v1"}
-    later.unpack(tmp_path / "later")
-    found = [file for file in (tmp_path / "later").rglob("*") if file.is_file()]
-    assert {str(file.relative_to(tmp_path / "later")): file.stat().st_size for file in found} == sizes
+    again = tmp_path / "box_2" / "inductor"
+    later.unpack(again)
+    found = [file for file in again.rglob("*") if file.is_file()]
+    assert {str(file.relative_to(again)): file.stat().st_size for file in found} == sizes
+    assert (again / "fxgraph/ab/cd").read_bytes() == named.replace(b"box_1", b"box_2").ljust(3000, b"\xff")
+    with pytest.raises(PassNetError, match="one name is longer"):
+        later.unpack(tmp_path / "later_box" / "inductor")
     assert later.keep(cache, (), most_bytes=2000) < 2000, "the largest file has no room"
 
 
