@@ -17,7 +17,8 @@ from agent.distill.eager.op_effects import OpEffects, OpEffectsError, TensorLayo
 from agent.distill.kernels.host_program import Sketch
 from agent.distill.kernels.launch_configs import LaunchLimits
 from agent.distill.lowered_regions import FAILURES, Sketches
-from agent.distill.other_inputs.any_size import Layouts, layouts_of_any_size
+from agent.distill.other_inputs.general_plans import layouts_of_any_size
+from agent.distill.other_inputs.kept_plans import Layouts
 from agent.distill.other_inputs.library_calls import without_library_call
 from agent.distill.pass_source import Case
 from agent.distill.pattern_source import pattern_source

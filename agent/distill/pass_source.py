@@ -1,7 +1,7 @@
 """Source of a pass module: one pattern, the kernels that replace it, and a wrapper that picks a plan by its inputs.
 
-For inputs that have no plan the wrapper makes the library calls that eager makes. Many calls on small tensors are
-replayed as a CUDA graph, which the first call of a shape records.
+Inputs of other shapes get a plan if there are kernels for them (`agent.distill.other_inputs`), else the library calls
+that eager makes. Many calls on small tensors are replayed as a CUDA graph, which the first call of a shape records.
 """
 
 import re
@@ -16,7 +16,8 @@ from agent.distill.kernels.launch_configs import LaunchLimits
 from agent.distill.kernels.text_template import merge, slot, template
 from agent.distill.launches.side_by_side import program_of
 from agent.distill.lowered_regions import lowered_exactly
-from agent.distill.other_inputs.any_size import AnySize, Layouts, alike, any_size, plans_source
+from agent.distill.other_inputs.general_plans import General, alike, general, plans_source
+from agent.distill.other_inputs.kept_plans import Layouts
 from agent.distill.other_inputs.library_calls import WRITE_INTO, LibraryBody, call_lines, library_body, replayable
 from agent.distill.other_inputs.other_dtypes import in_other_dtypes
 from agent.distill.other_inputs.written_for import asks, table
@@ -135,8 +136,8 @@ def module_source(cases: Sequence[Case], family: str, style: Style, helper: bool
         for launch in program.launches:
             kernels.add(launch.kernel)
     sized = _of_any_size(cases, programs, style)
-    for one in sized:
-        kernels.add(one.kernel)
+    for kernel in (each for one in sized for each in one.kernels):
+        kernels.add(kernel, of_variant=False)
     kernels.merge()
     counts = {len(program.launches) for program in programs}
     known = find_effects(first.without_plan, _inputs(first))
@@ -218,9 +219,12 @@ class _Kernels:
         self.sources: list[str] = []
         self.calls: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {}
         self.ops: dict[str, tuple[int, ...]] = {}
+        self.general: set[str] = set()  # those of other shapes alone
 
-    def add(self, kernel: KernelSource) -> None:
+    def add(self, kernel: KernelSource, of_variant: bool = True) -> None:
         key = template(kernel.text)
+        if not of_variant and key not in self.templates:
+            self.general.add(key)
         texts = self.templates.setdefault(key, [])
         if kernel.text not in texts:
             texts.append(kernel.text)
@@ -254,7 +258,7 @@ class _Kernels:
     def _name(self, key: str, taken: dict[str, int]) -> str:
         own = (op for op in self.ops[key] if op < len(self.graph.ops))  # behind them: outputs made contiguous
         chosen = Graph(self.graph.inputs, tuple(map(self.graph.ops.__getitem__, own)), None)
-        name = "_".join([*short_names(chosen), "kernel", *(["of_any_size"] if "index < n\n" in key else [])])
+        name = "_".join([*short_names(chosen), "kernel", *(["of_any_size"] if key in self.general else [])])
         taken[name] = taken.get(name, 0) + 1
         return name if taken[name] == 1 else f"{name}_{taken[name]}"
 
@@ -264,13 +268,13 @@ def _constant_name(number: int, before: str, literal: str) -> str:
     return f"{kind}_{number}"
 
 
-def _of_any_size(cases: Sequence[Case], programs: Sequence[Program], style: Style) -> list[AnySize]:
+def _of_any_size(cases: Sequence[Case], programs: Sequence[Program], style: Style) -> list[General]:
     """The kernels for all sizes, one for the dtypes of each variant, and for others if `style` asks for them; none
     unless all are called in the same way."""
     calls = set(map(_call, programs))
     if len(calls) > 1:
         return []
-    made = [any_size(case.sketch, style.limits, case.any_size) for case in cases if case.any_size]
+    made = [general(case.sketch, style.limits, case.any_size) for case in cases if case.any_size]
     found = alike([one for one in made if one is not None])
     if found and style.other_dtypes and cases[0].calls is None:
         more = in_other_dtypes(found, cases[0].kernels, lowered_exactly, style.limits)

@@ -35,6 +35,14 @@ _SPLIT = 16
 """From so many elements a thread on, the rows of threads of a block share one row of the input."""
 _MOST = 256
 """With more elements a thread, several blocks share a row."""
+ROWS_OF_OTHER_ORDERS = tuple(
+    sorted(
+        {2**n for n in range(1, _THREADS.bit_length())}
+        | {PROCESSORS * (_RESIDENT // 2**n) + 1 for n in range(_THREADS.bit_length())}
+    )
+)
+"""Numbers of rows from which on `order_of` may give another order of what lies along rows one behind another: a block
+has rows of threads for powers of two of them, and several blocks share a row where blocks are few."""
 _NORM_HEIGHT = 4
 """Warps that share a row of a norm."""
 _NORM_LENGTH = 2**24

@@ -48,7 +48,7 @@ _TILE_REGISTERS = 192
 values in memory: 1629 accesses in the code for sm_90, a third of all instructions. With 8 there is none."""
 _TILE, _SMALL_TILE = 32, 16
 """Rows and columns of a smaller tile, and rows of one of few."""
-_EXACT = 1 << 24
+EXACT = 1 << 24
 """Whole numbers below are exact in single precision."""
 _SWEPT = 192
 """Values of all steps of a sweep that are written out: more would take seconds to compile. A row of four steps with 120
@@ -153,7 +153,7 @@ def _loads_much(kernel: KernelBody, tuning: Tuning) -> bool:
 
 def _adds_early(kernel: KernelBody, tuning: Tuning) -> bool:
     """Whether a program adds so much in eager's order that ptxas may move some of its loads behind the first sums."""
-    if kernel.step is None or not tuning.loops or tuning.seeks or kernel.rows + kernel.places >= _EXACT:
+    if kernel.step is None or not tuning.loops or tuning.seeks or kernel.rows + kernel.places >= EXACT:
         return False
     return _registers(kernel, tuning, kernel.places) >= _MOVED
 
@@ -161,7 +161,7 @@ def _adds_early(kernel: KernelBody, tuning: Tuning) -> bool:
 def _loads_first(kernel: KernelBody, tuning: Tuning) -> bool:
     """Whether a program of this tuning has all of its loads at the beginning, registers for them, and needs some of
     them late."""
-    if (tuning.loops and not tuning.written_out) or kernel.rows >= _EXACT or not kernel.loads_late:
+    if (tuning.loops and not tuning.written_out) or kernel.rows >= EXACT or not kernel.loads_late:
         return False
     return _registers(kernel, tuning, kernel.columns if tuning.written_out else tuning.column_block) <= REGISTERS
 

@@ -8,31 +8,35 @@ goes over the memory. Inputs of dtypes that have no such kernel, of other shapes
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import IntEnum
 
 import sympy
 import torch
 from torch.utils._sympy.functions import FloorDiv, ModularIndexing
 
-from agent.distill.eager.op_effects import OpEffects, TensorLayout
 from agent.distill.kernels.emit import KernelSource, emit
 from agent.distill.kernels.host_program import Shape, Sketch, dense
 from agent.distill.kernels.index_expressions import text as index_text
 from agent.distill.kernels.launch_configs import LaunchLimits, Tuning, choose
-from agent.distill.kernels.schedule import INDEX_LIMIT, KernelBody
+from agent.distill.kernels.schedule import KernelBody
 from agent.distill.kernels.text_template import slot
 from agent.distill.kernels.value_graph import ROW
-from storage.graph.record import Graph, Op, op_name
+from agent.distill.other_inputs.kept_plans import (
+    LIMIT,
+    SIZES_SOURCE,
+    Called,
+    Layouts,
+    Lower,
+    launch_plan,
+    of_any_size_source,
+    tuple_source,
+)
+from storage.graph.record import Graph
 from storage.records import Input, contiguous_stride, dtype_name
 
 _OTHER_SIZES = ((5, 17), (7, 19), (3, 23), (11, 29), (13, 31), (2, 37))
 """Two sizes for each dimension of the shape for which a region is lowered once more."""
-_SAME_ELEMENTS = frozenset("to float half double bfloat16 contiguous detach dropout type_as".split())
-"""Ops that may launch nothing and have all elements of their operand at the same places, whatever its shape."""
-_LIMIT = INDEX_LIMIT - 2**16
-"""More elements might overflow an index: the last program's is larger than the last element's."""
 _SIZES = (2**18, 2**16, 2**15)
 """Numbers of elements from which on programs have other sizes; the last stands for all below."""
 
@@ -46,21 +50,6 @@ _OTHER_ORDER = """\
 """
 """The strides are those that are given if they leave no gaps, with the axes in any order. A result has them, too, but
 for contiguous tensors with odd strides of axes of one element: of these eager makes the usual ones."""
-
-Lower = Callable[[Graph, Sequence[Input]], Sketch | None]
-"""Lowers a graph for these inputs; None where that cannot be."""
-Called = Callable[[KernelSource], tuple[str, dict[str, str]]]
-"""The name of a kernel in the module, and the constants that it is launched with."""
-
-
-class Layouts(IntEnum):
-    """In which layouts tensors of all shapes have a region's kernel."""
-
-    NONE = 0
-    CONTIGUOUS = 1
-    DENSE = 2
-    """With their axes in any order in memory, the same for all, and no gaps."""
-
 
 Axes = tuple[int | None, ...]
 """For each dimension of an input, of which one of the results it has the size; None where it has one element."""
@@ -86,6 +75,14 @@ class AnySize:
     def dtypes(self) -> tuple[torch.dtype, ...]:
         """The dtype of each input."""
         return tuple(dtype for dtype, _, _ in self.sketch.key)
+
+    key = dtypes
+    """What decides which kernel is launched."""
+
+    @property
+    def kernels(self) -> tuple[KernelSource, ...]:
+        """Its one kernel."""
+        return (self.kernel,)
 
     @property
     def whole(self) -> list[int]:
@@ -147,14 +144,11 @@ def any_size(sketch: Sketch, limits: LaunchLimits, layouts: Layouts = Layouts.DE
     return AnySize(sketch, taken, replace(kernel, text=text), shape, tuple(axes), tuple(runs))
 
 
-def layouts_of_any_size(graph: Graph, known: OpEffects, sketch: Sketch, lower: Lower) -> Layouts:
-    """The layouts in which tensors of all shapes have the region's kernel. `known` are the effects of its ops in the
-    variant of `sketch`.
-
-    Asked are the ops, and the kernel for another shape, which must be the same: with the axes in another order first.
-    """
+def layouts_of_all_sizes(graph: Graph, sketch: Sketch, lower: Lower) -> Layouts:
+    """The layouts in which tensors of all shapes have the kernel of a region without views. Asked is the kernel for
+    another shape, which must be the same: with the axes in another order first."""
     found = any_size(sketch, LaunchLimits())
-    if found is None or not all(_keeps_places(op, known, graph.inputs + n) for n, op in enumerate(graph.ops)):
+    if found is None:
         return Layouts.NONE
     if len(found.shape) > len(_OTHER_SIZES):
         return Layouts.NONE
@@ -182,35 +176,27 @@ def _strides(shape: Shape, turned: bool) -> Shape:
     return contiguous_stride(shape[::-1])[::-1] if turned else contiguous_stride(shape)
 
 
-def alike(found: Sequence[AnySize]) -> list[AnySize]:
-    """The same, if all differ in their dtypes and shapes alone; else none."""
-    by_dtypes = {one.dtypes: one for one in found}
-    same = all(one.kernel.text == by_dtypes[one.dtypes].kernel.text for one in found)
-    return list(found) if same and len({one.form for one in found}) == 1 else []
-
-
 def plans_source(found: Sequence[AnySize], called: Called, limits: LaunchLimits) -> str:
     """The functions that make the plan of `alike` kernels for inputs of a new shape: `of_any_size` keeps it."""
     first = found[0]
     names = [f"in_{n}" for n in range(len(first.axes))]
     leading = names[first.whole[0]]
     given = ", ".join(names)
-    key = ", ".join(f"{name}.dtype, {name}.shape, {name}.stride(), {name}.device" for name in names)
     ranks = tuple(sorted({len(one.shape) for one in found}))
     # An axis more is as good; with fewer, such as of `x.repeat(1, 1)`, the result may have one more than its operand.
     other_ranks = f"{leading}.dim() not in {ranks}" if first.runs else f"{leading}.dim() < {ranks[0]}"
-    refused = ["n == 0", f"n >= {_LIMIT}", other_ranks]
+    refused = ["n == 0", f"n >= {LIMIT}", other_ranks]
     for number, (name, axes) in enumerate(zip(names, first.axes, strict=True)):
         whole = number in first.whole
         if name != leading:
             sizes = ["1" if axis is None else f"shape[{axis}]" for axis in axes]
-            refused.append(f"{name}.shape != {'shape' if whole else _tuple(sizes)}")
+            refused.append(f"{name}.shape != {'shape' if whole else tuple_source(sizes)}")
             refused.append(f"{name}.device != {leading}.device")
         if whole:
             refused.append(f"{name}.stride() != stride")
         elif any(axis is not None for axis in axes):
             strides = [_product(axes[n + 1 :]) for n in range(len(axes))]
-            refused.append(f"{name}.stride() != {_tuple(strides)}")
+            refused.append(f"{name}.stride() != {tuple_source(strides)}")
     asked = "\n        or ".join(refused)
     dtypes = ", ".join(f"{name}.dtype" for name in names)
     plans = "".join(
@@ -222,8 +208,7 @@ def plans_source(found: Sequence[AnySize], called: Called, limits: LaunchLimits)
     in_any_order = min(one.layouts for one in found) is Layouts.DENSE
     odd = f"not {leading}.is_contiguous()" if first.sketch.allocations else f"{leading}.stride() != stride"
     taken, other_order = ("dense", _OTHER_ORDER.format(leading, odd)) if in_any_order else ("contiguous", "")
-    return f'''SIZES = {{}}  # dtype, shape, stride and device of each input -> what `new_plan` says
-
+    return f'''{SIZES_SOURCE}
 
 def new_plan({given}):
     """What the wrapper launches for {taken} tensors of any such shapes; None for others."""
@@ -239,14 +224,7 @@ def new_plan({given}):
 {plans}    return None
 
 
-def of_any_size({given}):
-    key = ({key})
-    if key not in SIZES:
-        if len(SIZES) == 64:
-            SIZES.clear()
-        SIZES[key] = new_plan({given})
-    return SIZES[key]
-'''
+{of_any_size_source(len(names))}'''
 
 
 def _flat(sketch: Sketch) -> KernelBody:
@@ -294,14 +272,6 @@ def _axes(own: Shape, shape: Shape, indices: set[sympy.Expr], runs: dict[tuple[i
     return None
 
 
-def _keeps_places(op: Op, known: OpEffects, number: int) -> bool:
-    """Whether an op is no view: a view may have all elements of one shape, and a part of those of another."""
-    launches = known.launches[number - len(known.values) + len(known.launches)]
-    return isinstance(known.values[number], TensorLayout) and (
-        launches > 0 or op_name(op).rpartition(".")[2] in _SAME_ELEMENTS
-    )
-
-
 def _tuning(sketch: Sketch, elements: int, limits: LaunchLimits) -> Tuning:
     return choose(replace(_flat(sketch), rows=elements), limits)
 
@@ -310,20 +280,12 @@ def _product(axes: Sequence[int | None]) -> str:
     return " * ".join(f"shape[{axis}]" for axis in axes if axis is not None) or "1"
 
 
-def _tuple(parts: Sequence[str]) -> str:
-    return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
-
-
 def _plan(one: AnySize, name: str, constants: dict[str, str]) -> str:
     """The `LaunchPlan`, called as those of the variants are."""
-    inputs = [f"in_{n}" for n in range(len(one.axes)) if f"in_{n}" in one.arguments] or ["in_0"]
-    numbers = {name: number for number, name in enumerate([*inputs, *(a.name for a in one.sketch.allocations)])}
     sizes = {"n": "n"}
     for number, (first, end) in enumerate(one.runs):
         sizes |= {f"inner_{number}": _product(range(end, len(one.shape)))}
         sizes |= {f"count_{number}": _product(range(first, end))}
     options = {**sizes, "BLOCK": "block", **constants, "num_warps": str(one.kernel.tuning.warps)}
-    fixed = ", ".join([name, "(triton.cdiv(n, block),)", *(f"{n}={v}" for n, v in options.items())])
-    launch = f"(Launch({fixed}, enable_fp_fusion=False), {tuple(numbers[name] for name in one.arguments)})"
-    made = [f"(shape, stride, {a.dtype})" for a in one.sketch.allocations]
-    return f"LaunchPlan({', '.join([str(len(inputs)), *made, launch])})"
+    launched = [name, "(triton.cdiv(n, block),)", *(f"{n}={v}" for n, v in options.items())]
+    return launch_plan(one.arguments, len(one.axes), [(a, "shape, stride") for a in one.sketch.allocations], launched)

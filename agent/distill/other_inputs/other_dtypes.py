@@ -11,7 +11,8 @@ import torch
 
 from agent.distill.kernels.launch_configs import LaunchLimits
 from agent.distill.kernels.value_graph import HALF
-from agent.distill.other_inputs.any_size import AnySize, Lower, alike, any_size
+from agent.distill.other_inputs.general_plans import General, alike, general
+from agent.distill.other_inputs.kept_plans import Lower
 from storage.graph.record import Graph
 from storage.records import Input, dtype_name
 
@@ -19,7 +20,7 @@ Dtypes = tuple[torch.dtype, ...]
 """The dtype of each input."""
 
 
-def in_other_dtypes(found: Sequence[AnySize], graph: Graph, lower: Lower, limits: LaunchLimits) -> list[AnySize]:
+def in_other_dtypes(found: Sequence[General], graph: Graph, lower: Lower, limits: LaunchLimits) -> list[General]:
     """The kernels that the region `graph` has in further dtypes, `alike` those that were `found` in its variants."""
     first = found[0]
     shapes = [(shape, stride) for _, shape, stride in first.sketch.key]
@@ -28,7 +29,7 @@ def in_other_dtypes(found: Sequence[AnySize], graph: Graph, lower: Lower, limits
         given = zip(dtypes, shapes, strict=True)
         inputs = [Input("x", "input", dtype_name(dtype), shape, stride) for dtype, (shape, stride) in given]
         lowered = lower(graph, inputs)
-        made = any_size(lowered, limits, first.layouts) if lowered is not None else None
+        made = general(lowered, limits, first.layouts) if lowered is not None else None
         if made is not None and alike([*found, made]):
             more.append(made)
     return more

@@ -210,7 +210,7 @@ def test_what_puts_axes_in_order_has_a_kernel_for_contiguous_tensors_alone(tmp_p
         lambda x, y: torch.relu(x[:, :100]) + y,  # a part of larger tensors
         lambda x, y: torch.relu(x.view(4, 8)) + y,
         lambda x, y: torch.relu(x.t()).t() + y.sigmoid(),
-        lambda x, y: torch.softmax(x, -1) + y,
+        lambda x, y: torch.softmax(x, 0) + y,
         lambda x, y: torch.tril(x) * y,
         lambda x, y: F.adaptive_avg_pool1d(torch.relu(x), 8) + y,
         lambda x, y: torch.flip(x, [0]).relu() + y,

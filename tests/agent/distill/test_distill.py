@@ -1,6 +1,7 @@
 """What the offline author writes, when it declines, and that it writes the same again."""
 
 import re
+from dataclasses import replace
 
 import pytest
 import torch
@@ -61,7 +62,7 @@ def test_shapes_of_a_family_share_a_kernel(tmp_path, interpreter):
     variants = [variant(FAMILIES["attention_softmax"].function, tensor(2, 3, n, n), tensor(1, 1, n, n)) for n in (5, 9)]
     submission, files = _written(tmp_path, *variants, rounding=Rounding.ANY)
     (source,) = (text for name, text in files.items() if name.startswith("fuse_"))
-    assert source.count("@triton.jit") == 1
+    assert len(re.findall(r"\ndef \w+_kernel(?:_\d+)?\(", source)) == 1
     for one in variants:
         assert interpreter.problems(submission.pass_dir, one) == []
 
@@ -303,6 +304,6 @@ def test_what_is_not_measured_has_eagers_bits(tmp_path):
     author, found = Distill(margin=PAIR, sketches=SKETCHES), {}
     for rounding in (Rounding.EXACT, Rounding.ANY):
         task = author.task(one, PAIR, dict.fromkeys(float_dtypes(one.variants).values(), rounding))
-        task.write(task.sure(PAIR), author.style, tmp_path / rounding.name)
+        task.write(task.sure(PAIR), replace(author.style, other_dtypes=True), tmp_path / rounding.name)
         found[rounding] = _files(tmp_path / rounding.name)
     assert files == found[Rounding.EXACT] != found[Rounding.ANY]

@@ -340,7 +340,7 @@ def test_what_rounds_otherwise_is_given_up_for_eagers_bits_where_these_cost_litt
 
     measuring(seconds=0.0).attempt(one, tmp_path / "pass", attempt_by(rule, []))
     source = "".join(path.read_text() for path in (tmp_path / "pass").glob("fuse_*.py"))
-    assert ("libdevice.exp(" in source, "tl.exp(" in source) == (kept, not kept)
+    assert ("tl.exp(" in source) == (not kept), "kernels of dtypes that no variant has always have eager's bits"
 
 
 @pytest.mark.parametrize(("exact", "first"), [(2.8, True), (2.0, False)])
@@ -448,7 +448,8 @@ def test_what_a_half_type_hides_is_looked_for_in_many_draws(found, exact, tmp_pa
     )
     measuring(seconds=0.0).attempt(one, tmp_path / "pass", attempt)
     source = "".join(path.read_text() for path in (tmp_path / "pass").glob("fuse_*.py"))
-    assert "_kernel(" in source and ("ordered_sum" in source) is exact
+    (kernel,) = re.findall(r"\ndef \w+_kernel\(.*?\n\n", source, re.DOTALL)
+    assert ("ordered_sum" in kernel) is exact
 
 
 @pytest.mark.parametrize("seconds", [0.0, 60.0])

@@ -1,0 +1,51 @@
+"""For which numbers of rows eager adds along rows in the same order: kernels for any number of rows ask."""
+
+import math
+from collections.abc import Collection
+from dataclasses import replace
+
+from agent.distill.eager.sum_order import ROWS_OF_OTHER_ORDERS, SumOrder, order_of
+from storage.records import contiguous_stride
+
+Span = tuple[int, int]
+"""Numbers of rows, from the first to one behind the last."""
+
+
+def rows_of_same_orders(orders: Collection[SumOrder], length: int, most: int) -> tuple[Span, ...]:
+    """The numbers of rows, up to `most`, for which eager's orders are these, which add rows of `length` elements.
+
+    They are computed for the first number of rows of each range within which `order_of` gives the same.
+    """
+    found: list[Span] = []
+    ends = [*(rows for rows in ROWS_OF_OTHER_ORDERS if rows <= most), most + 1]
+    for first, end in zip([1, *ends], ends, strict=False):
+        if not all(_is_added_so(order, length, first) for order in orders):
+            continue
+        if found and found[-1][1] == first:
+            found[-1] = found[-1][0], end
+        else:
+            found.append((first, end))
+    return tuple(found)
+
+
+def order_of_rows(order: SumOrder, length: int, rows: int) -> SumOrder | None:
+    """The order in which eager adds the same with so many rows; None where that is not known, or if what it adds are no
+    rows of `length` elements one behind another."""
+    addition = order.addition
+    if addition is None or not addition.reduced:
+        return None
+    first = min(addition.reduced)
+    row = addition.shape[first:]
+    others = set(range(first, len(addition.shape))) - set(addition.reduced)
+    strides = zip(addition.shape, addition.stride, contiguous_stride(addition.shape), strict=True)
+    if math.prod(row) != length or any(addition.shape[d] > 1 for d in others):
+        return None
+    if any(n > 1 and given != plain for n, given, plain in strides):
+        return None
+    shape, reduced = (rows, *row), tuple(d - first + 1 for d in addition.reduced)
+    return order_of(replace(addition, shape=shape, stride=contiguous_stride(shape), reduced=reduced))
+
+
+def _is_added_so(order: SumOrder, length: int, rows: int) -> bool:
+    found = order_of_rows(order, length, rows)
+    return found is not None and order in (found, found.without_idle())
