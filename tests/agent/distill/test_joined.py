@@ -137,7 +137,8 @@ WHOLE = replace(JOINED, captured=True, joined=True)
 
 
 def _joins(source):
-    return source.count("(Launch(") == 2 and "elif program <" in source
+    of_variants = "".join(line for line in source.splitlines() if line.startswith("    (torch."))
+    return of_variants.count("(Launch(") == 2 and "elif program <" in source
 
 
 def _joined_task(one):
