@@ -83,10 +83,21 @@ class Sketches:
         return False
 
 
+def lowered_anew(graph: Graph, inputs: Sequence[Input]) -> Sketch | None:
+    """The region's sketch; None where it has none."""
+    made = _lowered(graph, inputs, own_schedule=False, products=False)
+    return made if isinstance(made, Sketch) else None
+
+
+def exactly(sketch: Sketch) -> Sketch | None:
+    """The sketch with eager's bits, as far as they are expected; None where it has none."""
+    return rounded(sketch, Rounding.EXACT)
+
+
 def lowered_exactly(graph: Graph, inputs: Sequence[Input]) -> Sketch | None:
     """The region's sketch with eager's bits; None where it has none."""
-    made = _lowered(graph, inputs, own_schedule=False, products=False)
-    return rounded(made, Rounding.EXACT) if isinstance(made, Sketch) else None
+    made = lowered_anew(graph, inputs)
+    return exactly(made) if made is not None else None
 
 
 def _key(graph: Graph, inputs: Sequence[Input]) -> tuple:

@@ -15,11 +15,12 @@ from agent.distill.kernels.host_program import KernelLaunch, Program, Returned, 
 from agent.distill.kernels.launch_configs import LaunchLimits
 from agent.distill.kernels.text_template import merge, slot, template
 from agent.distill.launches.side_by_side import program_of
-from agent.distill.lowered_regions import lowered_exactly
+from agent.distill.lowered_regions import exactly, lowered_anew, lowered_exactly
 from agent.distill.other_inputs.general_plans import General, alike, general, plans_source
 from agent.distill.other_inputs.kept_plans import Layouts
 from agent.distill.other_inputs.library_calls import WRITE_INTO, LibraryBody, call_lines, library_body, replayable
 from agent.distill.other_inputs.other_dtypes import in_other_dtypes
+from agent.distill.other_inputs.other_orders import in_other_orders
 from agent.distill.other_inputs.written_for import asks, table
 from agent.distill.pattern_source import function_name, parameter_list, rule_functions, short_names
 from storage.graph.record import Graph
@@ -56,8 +57,8 @@ class Style:
     `products`: kernels compute small products of matrices, in an order of their own
     (`agent.distill.kernels.formulas.small_products`).
 
-    `other_dtypes`: kernels for any size are also written in floating dtypes that no variant has. That takes time, and
-    is for the pass that is handed in (`agent.distill.other_inputs.other_dtypes`).
+    `other_dtypes`: kernels for any size are also written in floating dtypes and orders of addition that no variant has.
+    That takes time, and is for the pass that is handed in (`agent.distill.other_inputs.other_dtypes`).
 
     `compiled`: whole graphs are replaced by TorchInductor's own code in these numerics (`agent.distill.inductor`), ""
     for none; its kernels have the configurations of number `config` among those that TorchInductor chooses from.
@@ -269,15 +270,16 @@ def _constant_name(number: int, before: str, literal: str) -> str:
 
 
 def _of_any_size(cases: Sequence[Case], programs: Sequence[Program], style: Style) -> list[General]:
-    """The kernels for all sizes, one for the dtypes of each variant, and for others if `style` asks for them; none
-    unless all are called in the same way."""
-    calls = set(map(_call, programs))
+    """The kernels for all sizes in the dtypes of each variant, and in others if `style` asks for them; none unless all
+    are called in the same way."""
+    calls, graph = set(map(_call, programs)), cases[0].kernels
     if len(calls) > 1:
         return []
-    made = [general(case.sketch, style.limits, case.any_size) for case in cases if case.any_size]
+    made = (general(case.sketch, style.limits, case.any_size) for case in cases if case.any_size)
     found = alike([one for one in made if one is not None])
     if found and style.other_dtypes and cases[0].calls is None:
-        more = in_other_dtypes(found, cases[0].kernels, lowered_exactly, style.limits)
+        more = in_other_dtypes(found, graph, lowered_exactly, style.limits)
+        more += in_other_orders(found, graph, lowered_anew, exactly, style.limits)
         found += [one for one in more if _call(program_of(one.sketch, style.limits)) in calls]
     return found
 
@@ -371,11 +373,9 @@ def _launch(launch: KernelLaunch, kernels: _Kernels) -> str:
     name, options = kernels.called(launch.kernel)
     options |= dict(launch.kernel.blocks)
     options["num_warps"] = launch.kernel.tuning.warps
+    fixed = [name, f"({launch.kernel.programs},)", *(f"{n}={v}" for n, v in options.items())]
     # Contracted, a rounding between two ops of a half type would be skipped, and eager does not skip it.
-    last = "enable_fp_fusion=False"
-    grid = f"({launch.kernel.programs},)"
-    fixed = ", ".join([name, grid, *(f"{n}={v}" for n, v in options.items()), last])
-    return f"Launch({fixed})"
+    return f"Launch({', '.join(fixed)}, enable_fp_fusion=False)"
 
 
 def _returned(value: Returned) -> str:

@@ -41,11 +41,8 @@ from storage.records import Input, contiguous_stride, dtype_name
 
 _OTHER_SIZES = (((5, 7), (7, 11), (3, 2), (2, 3), (2, 3)), ((37, 41), (31, 43), (13, 11), (5, 7), (3, 2)))
 """Of a small and a large shape, for which a region is lowered once more, two sizes for each axis of the rows."""
-_CLASSES = ((1, 2**7), (2**10, 2**12), (2**14, 2**15))
+_CLASSES = ((1, 2**9), (2**12, 2**14))
 """From so many rows on a kernel is launched as is best for the second number."""
-
-_ROWS_OF_PROGRAM = 2**12
-"""More rows than a program has."""
 
 Axes = tuple[int | None, ...]
 """For each axis of an input, of which one of the rows' axes it has the size; None where it has one element."""
@@ -81,9 +78,10 @@ class AnyRows:
         return tuple(kernel for _, kernel in self.by_rows)
 
     @property
-    def given(self) -> tuple:
-        """What inputs must have in common with the variant's: dtypes, columns, and all of those without rows."""
-        found: list = list(self.dtypes)
+    def fixed(self) -> tuple[Shape, ...]:
+        """What the shapes and strides of inputs must have in common with the variant's: columns, and all of an input
+        without rows."""
+        found: list[Shape] = []
         for (_, shape, stride), axes in zip(self.sketch.key, self.axes, strict=True):
             found += [shape, stride] if axes is None else [shape[len(axes) :]]
         return tuple(found)
@@ -91,7 +89,7 @@ class AnyRows:
     @property
     def key(self) -> tuple:
         """What decides which kernels are launched."""
-        return self.given, self.spans
+        return self.dtypes, self.fixed, self.spans
 
     @property
     def form(self) -> tuple:
@@ -112,16 +110,20 @@ def any_rows(sketch: Sketch, limits: LaunchLimits) -> AnyRows | None:
     if found is None:
         return None
     axes, runs = found
-    kernels = []
-    for first, rows in _CLASSES:
-        if first * body.columns < LIMIT:
-            # An odd number: programs of several rows ask which of theirs are there.
-            one = replace(body, rows=min(rows, LIMIT // body.columns) | 1)
-            kernels.append((first, _of_any_rows(emit(one, sketch.buffers, choose(one, limits)), runs)))
-    most = min(LIMIT // body.columns, EXACT - body.places) - _ROWS_OF_PROGRAM
+    known = [(first, rows) for first, rows in _CLASSES if first * body.columns < LIMIT]
+    # An odd number: programs of several rows ask which of theirs are there.
+    bodies = [replace(body, rows=min(rows, LIMIT // body.columns) | 1) for _, rows in known]
+    kernels = [_of_any_rows(emit(one, sketch.buffers, choose(one, limits)), runs) for one in bodies]
+    most = min(LIMIT // body.columns, EXACT - body.places) - max(kernel.tuning.row_block for kernel in kernels)
     orders = _orders(body) if body.step is not None else ()  # else it adds in no order of eager's
-    spans = rows_of_same_orders(orders, body.columns, most) if most > 0 else ()
-    return AnyRows(sketch, tuple(kernels), lead, spans, axes, tuple(runs)) if spans else None
+    spans = rows_of_same_orders(orders, body.columns, most)
+    ends = [*(first for first, _ in known[1:]), most + 1]
+    by_rows = tuple(
+        (first, kernel)
+        for (first, _), end, kernel in zip(known, ends, kernels, strict=True)
+        if any(span[0] < end and first < span[1] for span in spans)
+    )
+    return AnyRows(sketch, by_rows, lead, spans, axes, tuple(runs)) if by_rows else None
 
 
 def is_for_all_rows(graph: Graph, sketch: Sketch, lower: Lower) -> bool:
@@ -143,7 +145,7 @@ def _is_same(found: AnyRows, graph: Graph, lower: Lower, sizes: Sequence[tuple[i
         inputs.append(Input("x", "input", dtype_name(dtype), shape, stride))
     lowered = lower(graph, inputs)
     again = any_rows(lowered, LaunchLimits()) if lowered is not None else None
-    if again is None or (again.form, again.given) != (found.form, found.given) or _made(again) != _made(found):
+    if again is None or (again.form, again.fixed) != (found.form, found.fixed) or _made(again) != _made(found):
         return False
     if [k.text for k in again.kernels] != [k.text for k in found.kernels]:
         return False
@@ -335,9 +337,9 @@ def _plans(one: AnyRows, called: Called) -> str:
     for first, kernel in one.by_rows:
         plan = f"return ({_plan(one, kernel, *called(kernel))},)\n"
         if plan != latest:
-            text = (f"        if n >= {first}:\n            {plan}" if first > 1 else f"        {plan}") + text
+            text = f"        if n >= {first}:\n            {plan}{text}" if text else f"        {plan}"
         latest = plan
-    return f"    if given == {tuple_source(list(map(str, one.given)))} and {between}:\n{text}"
+    return f"    if given == {tuple_source(list(map(str, (*one.dtypes, *one.fixed))))} and {between}:\n{text}"
 
 
 def _plan(one: AnyRows, kernel: KernelSource, name: str, constants: dict[str, str]) -> str:

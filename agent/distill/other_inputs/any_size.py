@@ -78,6 +78,8 @@ class AnySize:
 
     key = dtypes
     """What decides which kernel is launched."""
+    fixed = ()
+    """What the shapes of inputs must have in common with the variant's."""
 
     @property
     def kernels(self) -> tuple[KernelSource, ...]:

@@ -22,16 +22,17 @@ Dtypes = tuple[torch.dtype, ...]
 
 def in_other_dtypes(found: Sequence[General], graph: Graph, lower: Lower, limits: LaunchLimits) -> list[General]:
     """The kernels that the region `graph` has in further dtypes, `alike` those that were `found` in its variants."""
-    first = found[0]
-    shapes = [(shape, stride) for _, shape, stride in first.sketch.key]
-    more = []
-    for dtypes in _others([one.dtypes for one in found]):
-        given = zip(dtypes, shapes, strict=True)
-        inputs = [Input("x", "input", dtype_name(dtype), shape, stride) for dtype, (shape, stride) in given]
-        lowered = lower(graph, inputs)
-        made = general(lowered, limits, first.layouts) if lowered is not None else None
-        if made is not None and alike([*found, made]):
-            more.append(made)
+    more: list[General] = []
+    for fixed in dict.fromkeys(one.fixed for one in found):
+        known = [one for one in found if one.fixed == fixed]
+        shapes = [(shape, stride) for _, shape, stride in known[0].sketch.key]
+        for dtypes in _others([one.dtypes for one in known]):
+            given = zip(dtypes, shapes, strict=True)
+            inputs = [Input("x", "input", dtype_name(dtype), shape, stride) for dtype, (shape, stride) in given]
+            lowered = lower(graph, inputs)
+            made = general(lowered, limits, known[0].layouts) if lowered is not None else None
+            if made is not None and alike([*found, made]):
+                more.append(made)
     return more
 
 

@@ -6,9 +6,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from agent.distill.eager.emulated_sums import added
 from agent.distill.eager.op_effects import Addition
 from agent.distill.eager.orders_by_rows import order_of_rows, rows_of_same_orders
-from agent.distill.eager.sum_order import ROWS_OF_OTHER_ORDERS, order_of
+from agent.distill.eager.sum_order import ROWS_OF_OTHER_ORDERS, order_of, sum_order
 from agent.distill.lowered_regions import Sketches
 from agent.distill.static import Distill
 from passbench.policy.check import check_dir
@@ -73,7 +74,7 @@ SUMMED = (tensor(2, 16, 64),)
         (_layer_norm, NORM, [(*(tensor(*lead, 24) for _ in "xy"), *NORM[2:]) for lead in ((1, 1), (5, 27))]),
         (_embedded, (_places(2, 5), tensor(9, 24), *NORM[2:]), [(_places(7, 3), tensor(9, 24), *NORM[2:])]),
         (_rms_norm, _halves((2, 16, 136), (136,)), [_halves((5, 7, 136), (136,)), _halves((1, 16, 136), (136,))]),
-        (_sum, (tensor(4, 12),), [(tensor(3, 12),), (tensor(1027, 12),)]),
+        (_sum, (tensor(4, 12),), [(tensor(3, 12),), (tensor(4099, 12),)]),
         (_kept_sum, SUMMED, [(tensor(1, 17, 64),), (tensor(5, 7, 64),)]),
         (_pooled, CHANNELS, [(tensor(3, 9, 4, 3), *(tensor(9) for _ in range(4)))]),
     ],
@@ -89,7 +90,7 @@ def test_other_numbers_of_rows_have_a_kernel(function, inputs, others, tmp_path,
 @pytest.mark.parametrize(
     ("function", "inputs", "other"),
     [
-        (_kept_sum, SUMMED, (tensor(3, 5, 64),)),  # eager adds less than 16 rows in another order
+        (_kept_sum, (tensor(1, 600, 600000),), (tensor(1, 3, 600000),)),  # several of eager's blocks share a row
         (_kept_sum, SUMMED, (tensor(35, 64),)),
         (_kept_sum, SUMMED, (tensor(5, 7, 60),)),
         (_kept_sum, SUMMED, (tensor(5, 7, 64, stride=(64, 320, 1)),)),
@@ -102,6 +103,16 @@ def test_other_numbers_of_rows_have_a_kernel(function, inputs, others, tmp_path,
 def test_all_others_get_library_calls(function, inputs, other, tmp_path, interpreter):
     directory = _directory(function, inputs, tmp_path)
     assert interpreter.other_calls(directory, variant(function, *other)) == []
+
+
+def test_few_rows_are_added_in_eagers_order_of_so_few(tmp_path, interpreter):
+    directory, x, seen = _directory(_sum, (tensor(16, 768),), tmp_path), torch.sin(torch.arange(16.0 * 768)), []
+    for rows in (16, 15, 7):
+        given = x.view(16, 768)[:rows]
+        seen.append(added(given * given, sum_order((rows, 768), (768, 1), (1,), torch.float32)))
+        (found,) = interpreter.results(directory, variant(_sum, tensor(rows, 768)), [given])
+        assert torch.equal(found, seen[-1])
+    assert not torch.equal(seen[0][:15], seen[1]) and not torch.equal(seen[1][:7], seen[2])
 
 
 def test_a_dtype_that_no_variant_has_gets_its_own_order(tmp_path, interpreter):
