@@ -218,7 +218,10 @@ class _Places:
                     return None
             else:
                 axes = None
-            if (axes is not None and stride != contiguous_stride(shape)) or self._gaps(name):
+            # Where a mask of one row would have the next is no matter.
+            needed = zip(shape, stride, contiguous_stride(shape), strict=True)
+            gaps = any(given != plain for size, given, plain in needed if size > 1 or axes == all_rows)
+            if (axes is not None and gaps) or self._has_part(name):
                 return None
             if not name.startswith("in_"):
                 if axes != all_rows:
@@ -235,7 +238,7 @@ class _Places:
             found.setdefault(self.sketch.names[self.sketch.buffers[buffer].base], set()).add(index)
         return found
 
-    def _gaps(self, name: str) -> bool:
+    def _has_part(self, name: str) -> bool:
         """Whether the kernel has a part of a tensor."""
         buffers = self.sketch.buffers.values()
         return any(buffer.offset for buffer in buffers if self.sketch.names.get(buffer.base) == name)
@@ -299,7 +302,8 @@ def plans_source(found: Sequence[AnyRows], called: Called) -> str:
         if name != leading:
             sizes = ["1" if axis is None else f"lead[{axis}]" for axis in axes]
             refused.append(f"{name}.shape[:{len(axes)}] != {tuple_source(sizes)}")
-        refused.append(f"{name}.stride() != contiguous({name}.shape)")
+        gaps = f"{name}.stride() != contiguous({name}.shape)"
+        refused.append(gaps if axes == tuple(range(rank)) else f"not {name}.is_contiguous()")
     asked = "\n        or ".join(refused)
     plans = "".join(_plans(one, called) for one in {one.key: one for one in found}.values())
     parameters = ", ".join(names)

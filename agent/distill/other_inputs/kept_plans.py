@@ -16,7 +16,7 @@ from storage.records import Input
 
 LIMIT = INDEX_LIMIT - 2**16
 """More elements might overflow an index: the last program's is larger than the last element's."""
-_SAME_ELEMENTS = frozenset("to float half double bfloat16 contiguous detach dropout type_as".split())
+_SAME_ELEMENTS = frozenset("to float half double bfloat16 contiguous detach dropout type_as unsqueeze".split())
 """Ops that may launch nothing and have all elements of their operand at the same places, whatever its shape."""
 
 Lower = Callable[[Graph, Sequence[Input]], Sketch | None]
@@ -41,8 +41,15 @@ def keep_places(graph: Graph, known: OpEffects) -> bool:
 
 def _keeps_places(op: Op, known: OpEffects, number: int) -> bool:
     launches = known.launches[number - len(known.values) + len(known.launches)]
-    return isinstance(known.values[number], TensorLayout) and (
-        launches > 0 or op_name(op).rpartition(".")[2] in _SAME_ELEMENTS
+    kept = op_name(op).rpartition(".")[2] in _SAME_ELEMENTS or _adds_axes(op)
+    return isinstance(known.values[number], TensorLayout) and (launches > 0 or kept)
+
+
+def _adds_axes(op: Op) -> bool:
+    """Whether an op gives a tensor axes of one element by an index, as `x[:, None]` does."""
+    index = op.args[1] if op.target == "operator.getitem" else 0
+    return all(
+        n is None or n is Ellipsis or n == slice(None) for n in (index if isinstance(index, tuple) else (index,))
     )
 
 

@@ -32,8 +32,12 @@ def _layer_norm(x, y, w, b):
     return F.layer_norm(added, (24,), w, b, 1e-5), added
 
 
-def _embedded(i, t, w, b):
-    return F.layer_norm(F.embedding(i, t), (24,), w, b, 1e-5)
+def _embedded(i, t, x, w, b):
+    return F.layer_norm(F.embedding(i, t) + x, (24,), w, b, 1e-5)
+
+
+def _gated(x, g):
+    return torch.softmax(x * torch.sigmoid(g)[..., None], -1)
 
 
 def _rms_norm(x, w):
@@ -53,8 +57,8 @@ def _pooled(x, m, v, w, b):
     return F.adaptive_avg_pool2d(F.relu(F.batch_norm(x, m, v * v, w, b, False, 0.1, 1e-5)), 1)
 
 
-def _places(*shape):
-    return tensor(*shape, dtype="int64", low=0, high=8)
+def _places(*shape, stride=None):
+    return tensor(*shape, dtype="int64", low=0, high=8, stride=stride)
 
 
 def _halves(*shapes):
@@ -62,6 +66,7 @@ def _halves(*shapes):
 
 
 NORM = tensor(2, 5, 24), tensor(2, 5, 24), tensor(24), tensor(24)
+EMBEDDED = _places(1, 5, stride=(99, 1)), tensor(9, 24), tensor(2, 5, 24), *NORM[2:]
 CHANNELS = (tensor(2, 6, 4, 3), *(tensor(6) for _ in range(4)))
 SUMMED = (tensor(2, 16, 64),)
 
@@ -72,7 +77,8 @@ SUMMED = (tensor(2, 16, 64),)
         (_softmax, (tensor(4, 8, 10),), [(tensor(1, 3, 10),), (tensor(9, 15, 10),)]),
         (_masked, (tensor(2, 3, 5, 7), tensor(2, 1, 1, 7)), [(tensor(3, 2, 9, 7), tensor(3, 1, 1, 7))]),
         (_layer_norm, NORM, [(*(tensor(*lead, 24) for _ in "xy"), *NORM[2:]) for lead in ((1, 1), (5, 27))]),
-        (_embedded, (_places(2, 5), tensor(9, 24), *NORM[2:]), [(_places(7, 3), tensor(9, 24), *NORM[2:])]),
+        (_embedded, EMBEDDED, [(_places(1, 3), tensor(9, 24), tensor(7, 3, 24), *NORM[2:])]),
+        (_gated, (tensor(4, 8, 10), tensor(4, 8)), [(tensor(3, 5, 10), tensor(3, 5))]),
         (_rms_norm, _halves((2, 16, 136), (136,)), [_halves((5, 7, 136), (136,)), _halves((1, 16, 136), (136,))]),
         (_sum, (tensor(4, 12),), [(tensor(3, 12),), (tensor(4099, 12),)]),
         (_kept_sum, SUMMED, [(tensor(1, 17, 64),), (tensor(5, 7, 64),)]),
@@ -95,7 +101,8 @@ def test_other_numbers_of_rows_have_a_kernel(function, inputs, others, tmp_path,
         (_kept_sum, SUMMED, (tensor(5, 7, 60),)),
         (_kept_sum, SUMMED, (tensor(5, 7, 64, stride=(64, 320, 1)),)),
         (_kept_sum, SUMMED, (tensor(0, 7, 64),)),
-        (_embedded, (_places(2, 5), tensor(9, 24), *NORM[2:]), (_places(7, 3), tensor(10, 24), *NORM[2:])),
+        (_embedded, EMBEDDED, (_places(1, 3), tensor(10, 24), tensor(7, 3, 24), *NORM[2:])),
+        (_embedded, EMBEDDED, (_places(7, 3), tensor(9, 24), tensor(7, 3, 24), *NORM[2:])),
         (_masked, (tensor(2, 3, 5, 7), tensor(2, 1, 1, 7)), (tensor(3, 2, 9, 7), tensor(1, 1, 1, 7))),
         (_masked, (tensor(2, 3, 5, 7), tensor(2, 1, 1, 7)), (tensor(3, 2, 9, 7), tensor(3, 1, 1, 1))),
     ],
