@@ -4,7 +4,7 @@ It takes as many sittings as there is time for.
 
     python3 -m benchmarks.passbench.baselines_table VERSION_DIR... --names FILE --out DIR --budget 560 --device cuda:0
         [--first 180] [--now 110] [--write 150] [--tune 22] [--search 4] [--authors 6] [--processes 9]
-        [--full 4] [--full-of sole_op] [--passes ROWS.parquet ...] [--only-tune]
+        [--full 4] [--full-of sole_op] [--passes ROWS.parquet ...]
 
 Samples are those that FILE names, in its order, each from the first version that has it; one variant of each, whose
 dtype changes from sample to sample. A sitting has three parts:
@@ -13,8 +13,7 @@ dtype changes from sample to sample. A sitting has three parts:
    compile all baselines but max-autotune for the first `--now` samples that have no rows; where an earlier sitting has
    written the passes, authors' processes compile. Then all together compile the passes, `--processes` and `--authors`
    processes with several each. Max-autotune has `--tune` seconds and a grace, the cheapest samples of each category
-   first (`benchmarks.passbench.max_autotune`). What it does not come to has no row of it. `--only-tune` is a sitting of
-   nothing else, for later ones;
+   first (`benchmarks.passbench.max_autotune`). What it does not come to has no row of it;
 2. then nothing but the timing is at work: each sample under all of them at once (`passbench.shared_bench`). What used
    the processor meanwhile is said in the end;
 3. the first `--full` samples, of the categories `--full-of`, are measured once more, one compiler after another
@@ -22,7 +21,8 @@ dtype changes from sample to sample. A sitting has three parts:
 
 `distill-static` has a row where it has answered; one that wrote the pass that `distill` handed in shares its row's
 figures. A sample that takes `distill` longer than `--patience` counts as left to eager. One that is not answered when
-the time is over, or has a baseline that nobody came to, is left to the next sitting. DIR/rows has a file of each
+the time is over, or has a baseline that nobody came to, is left to the next sitting, and so is one that found no memory
+beside what others keep: a sitting of fewer samples (`--now`) has more. DIR/rows has a file of each
 sample, so that a sitting that is killed loses nothing, and a later one with the same DIR goes on. `--only-table` makes
 the tables of what is there. With several GPUs start one such run each, with its `--part I/N`, its `--device` and its
 share of the cores (`taskset`).
@@ -33,6 +33,7 @@ those that no row has. Of several rows of a sample the last counts.
 
 import argparse
 import os
+import re
 import threading
 import time
 from collections import Counter
@@ -50,7 +51,7 @@ from agent.distill.tuned import Tuned
 from agent.run.choose import floating_dtype
 from benchmarks.passbench.compared import AUTHOR, STATIC, STRICT, text_of
 from benchmarks.passbench.host_noise import processor_use
-from benchmarks.passbench.max_autotune import AFTERWARDS, TUNED, KeptTuning, tune
+from benchmarks.passbench.max_autotune import TUNED, tune
 from benchmarks.passbench.recorded_passes import keep_answers
 from benchmarks.passbench.static_too import StaticToo
 from passbench.contract import read_pass_dir
@@ -69,6 +70,7 @@ BASELINES = ("inductor", "inductor-direct", "inductor-strict", "inductor-strict-
 ROWS, FULL, BEGUN = "rows", "full", "begun"
 _GRACE = 12.0  # seconds that baselines may go on with what they have begun
 _PASS_SECONDS, _PASS_GRACE = 35.0, 10.0  # for compiling all passes, and for what is begun by then
+_NO_MEMORY = re.compile("out of memory|no memory to compare")
 _FULL_SECONDS = 4.0  # that the second measurement of a sample takes, about
 
 
@@ -82,11 +84,6 @@ class Sitting:
     answers: Answers
     static: Answers
     began: float
-
-    @property
-    def tuning(self) -> KeptTuning:
-        """What max-autotune has compiled in this sitting and in earlier ones."""
-        return KeptTuning(self.given.out / "tuned")
 
     @property
     def left(self) -> list[Sample]:
@@ -169,7 +166,7 @@ def write_and_compile(sitting: Sitting, bench: SharedBench) -> list[tuple[Sample
     ]
     together = max(1, given.processes + given.authors)
     compile_passes(sitting, bench, ready, together)
-    missed += tune(bench, [sample for sample, _ in ready], given.tune, together, sitting.tuning)
+    missed += tune(bench, [sample for sample, _ in ready], given.tune, together)
     say_missed(sitting, missed)
     tuned = {sample.sample for sample, _ in ready if bench.compiled(TUNED, sample.variants[0])}
     sitting.say(f"{len(ready)} samples can be measured, {len(tuned)} of them by {TUNED}")
@@ -180,16 +177,6 @@ def say_missed(sitting: Sitting, missed: Sequence[tuple[str, Missed]]) -> None:
     """Say why variants were not compiled ahead."""
     for reason, count in Counter(f"{compiler}: {one.reason[:150]}" for compiler, one in missed).most_common(20):
         sitting.say(f"not compiled ahead, {count} times {reason}")
-
-
-def only_tune(sitting: Sitting, bench: SharedBench) -> None:
-    """Nothing but max-autotune, by all processes, for all samples; it is kept before the budget ends."""
-    given = sitting.given
-    seconds = min(given.tune, sitting.end(given.budget) - time.monotonic() - AFTERWARDS)
-    say_missed(sitting, tune(bench, sitting.samples, seconds, given.processes + given.authors, sitting.tuning))
-    by_category = Counter(one.category for one in sitting.samples if bench.compiled(TUNED, one.variants[0]))
-    sitting.say(f"{TUNED}: compiled {by_category.total()} of {len(sitting.samples)}, {dict(by_category)}")
-    sitting.say(f"{len(sitting.tuning.variants)} variants are kept for later calls")
 
 
 def compile_passes(
@@ -221,6 +208,9 @@ def measure(sitting: Sitting, bench: SharedBench, ready: Sequence[tuple[Sample, 
             break
         sitting.file(sample, BEGUN).touch()
         rows = _rows(bench, sample, {AUTHOR: answer, STATIC: sitting.static.of(sample)}, ("eager", *baselines))
+        if any(_NO_MEMORY.search(row["reason"] or "") for row in rows):
+            sitting.say(f"{sample.sample}: no memory beside what others keep; left to a later sitting")
+            continue
         write_rows(sitting.file(sample), rows, RESULTS)
         found = ", ".join(f"{r['author']} {r['status']} {r['speedup_e2e'] or 0:.2f}" for r in rows)
         sitting.say(f"{sample.sample}: {found}")
@@ -314,12 +304,9 @@ def main() -> None:
         )
         for author, answers in ((AUTHOR, written), (STATIC, static)):
             keep_answers(passes, author, samples, answers)
-        if not sitting.left and not (given.full or given.only_tune):
+        if not sitting.left and not given.full:
             return
         with SharedBench(given.device, settings) as bench:
-            if given.only_tune:
-                only_tune(sitting, bench)
-                return
             if sitting.left and given.now != 0:
                 measure(sitting, bench, write_and_compile(sitting, bench))
             measure_again(sitting, bench)
@@ -343,11 +330,6 @@ def _parsed() -> argparse.Namespace:
     add("--patience", type=float, default=45.0, metavar="SECONDS", help="what a sample may take distill in all")
     add("--write", type=float, default=150.0, metavar="SECONDS", help="what passes and compiling have")
     add("--tune", type=float, default=22.0, metavar="SECONDS", help="what max-autotune has for compiling")
-    add(
-        "--only-tune",
-        action="store_true",
-        help="compile max-autotune for `--tune` seconds of the budget, and do nothing else",
-    )
     add("--passes", type=Path, nargs="*", default=[], help="rows whose passes are answers where there are none yet")
     add("--budget", type=float, default=560.0, metavar="SECONDS", help="after these no further sample is begun")
     add("--full", type=int, default=4, help="samples that are measured once more, one compiler after another")

@@ -2,11 +2,10 @@
 # One sitting of the table; the page beside this file says what it measures. On one GPU with 16 cores.
 #   SECONDS_LEFT=585 bash benchmarks/passbench/h200_table/call.sh OUT               # the first sitting
 #   SECONDS_LEFT=445 bash benchmarks/passbench/h200_table/call.sh OUT EARLIER.tgz   # a later one goes on where it ended
-#   ONLY_TUNE=1 SECONDS_LEFT=575 bash .../call.sh OUT [EARLIER.tgz]                 # compiles max-autotune, times nothing
-#   PASSES="ROWS.parquet ..." TUNE=60 SECONDS_LEFT=575 bash .../call.sh OUT EARLIER.tgz   # measures recorded passes, and what was tuned
+#   PASSES="ROWS.parquet ..." TUNE=60 SECONDS_LEFT=575 bash .../call.sh OUT EARLIER.tgz   # measures recorded passes, and max-autotune
 #   BASELINES="inductor-direct inductor-strict-direct" ...   # these alone
 #   CUDA_VISIBLE_DEVICES=1 PART=1/2 WORK=/dev/shm/1 taskset -c 16-31 bash .../call.sh OUT/1    # the second of two GPUs
-# OUT gets table.tgz (rows of each sample, passes, what max-autotune has compiled, tables), table.md and sitting.log. What decides is printed last.
+# OUT gets table.tgz (rows of each sample, passes, tables), table.md and sitting.log. What decides is printed last.
 # A call that is killed leaves the table.tgz of the last two minutes. A file above 15 MB is left in parts, table.tgz.00 and so on; EARLIER names it without these endings.
 set -u
 OUT=$1; EARLIER=${2:-}; ALL=${SECONDS_LEFT:-585}
@@ -50,14 +49,10 @@ sit() { # SECONDS OPTIONS
   took=$((SECONDS - started))
   echo "ended with $ended at $((SECONDS - began)) s" >> "$OUT/sitting.log"
 }
-if [ -n "${ONLY_TUNE:-}" ]; then
-  left=$((ALL - 18 - (SECONDS - began)))
-  sit $left --only-tune --tune $left --budget $((left - 12))
-fi
 # Again if it breaks off, but not at once, and if all that it has begun with is measured and there is time for some more.
 ended=1
 while left=$((ALL - 18 - (SECONDS - began))); here=$(ls "$W/record/rows" | wc -l)
-      [ -z "${ONLY_TUNE:-}" ] && [ $left -gt 100 ] && { [ $ended -ne 0 ] || [ "$here" -lt "$first" ]; }; do
+      [ $left -gt 100 ] && { [ $ended -ne 0 ] || [ "$here" -lt "$first" ]; }; do
   now=$(((left - 45) / 4)); [ $now -lt $most ] || now=$most
   sit $left --now $now --write $((left * ${WRITE_SHARE:-30} / 100)) --tune ${TUNE:-$((left / 24))} \
     --search "${SEARCH:-4}" --budget $((left - 12)) --full "${FULL:-2}"
