@@ -7,6 +7,9 @@ from dataclasses import replace
 from agent.distill.eager.sum_order import ROWS_OF_OTHER_ORDERS, SumOrder, order_of
 from storage.records import contiguous_stride
 
+_BYTES = 2**31 - 1
+"""A tensor of more bytes is added in parts, of less rows each (`TensorIterator::with_32bit_indexing`)."""
+
 Span = tuple[int, int]
 """Numbers of rows, from the first to one behind the last."""
 
@@ -17,6 +20,8 @@ def rows_of_same_orders(orders: Collection[SumOrder], length: int, most: int) ->
     They are computed for the first number of rows of each range within which `order_of` gives the same.
     """
     found: list[Span] = []
+    bytes_of_rows = [length * order.addition.dtype.itemsize for order in orders if order.addition is not None]
+    most = min([most, *(_BYTES // each for each in bytes_of_rows)])
     ends = [*(rows for rows in ROWS_OF_OTHER_ORDERS if rows <= most), most + 1]
     for first, end in zip([1, *ends], ends, strict=False):
         if not all(_is_added_so(order, length, first) for order in orders):

@@ -167,6 +167,7 @@ def test_the_numbers_of_rows_are_those_of_eagers_order():
     assert order_of_rows(order, 64, 32) == order
     spans = rows_of_same_orders([order.without_idle()], 64, 5000)
     assert spans == ((16, 5001),)
+    assert rows_of_same_orders([order.without_idle()], 64, 2**30) == ((16, 2**23),), "of 2 GiB eager makes parts"
     assert order_of_rows(order, 64, 15).without_idle() != order.without_idle()
     across = Addition("sum", torch.float32, (32, 64), (1, 32), (1,))
     assert rows_of_same_orders([order_of(across)], 64, 5000) == ()
