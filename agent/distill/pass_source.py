@@ -16,13 +16,14 @@ from agent.distill.kernels.launch_configs import LaunchLimits
 from agent.distill.kernels.text_template import merge, slot, template
 from agent.distill.launches.side_by_side import program_of
 from agent.distill.lowered_regions import exactly, lowered_anew, lowered_exactly
-from agent.distill.other_inputs.general_plans import General, alike, general, plans_source
+from agent.distill.other_inputs.general_plans import General, alike, confirmed, general, plans_source
 from agent.distill.other_inputs.kept_plans import Layouts
 from agent.distill.other_inputs.library_calls import WRITE_INTO, LibraryBody, call_lines, library_body, replayable
 from agent.distill.other_inputs.other_dtypes import in_other_dtypes
 from agent.distill.other_inputs.other_orders import in_other_orders
 from agent.distill.other_inputs.written_for import asks, table
 from agent.distill.pattern_source import function_name, parameter_list, rule_functions, short_names
+from agent.distill.rounding import Confirms
 from storage.graph.record import Graph
 from storage.graph.render import value_name
 from storage.records import Input, dtype_name
@@ -57,8 +58,9 @@ class Style:
     `products`: kernels compute small products of matrices, in an order of their own
     (`agent.distill.kernels.formulas.small_products`).
 
-    `other_dtypes`: kernels for any size are also written in floating dtypes and orders of addition that no variant has.
-    That takes time, and is for the pass that is handed in (`agent.distill.other_inputs.other_dtypes`).
+    `for_others`: kernels for any size are also written in floating dtypes and orders of addition that no variant has,
+    where this says that such an order is eager's. That takes time, and is for the pass that is handed in
+    (`agent.distill.other_inputs`).
 
     `compiled`: whole graphs are replaced by TorchInductor's own code in these numerics (`agent.distill.inductor`), ""
     for none; its kernels have the configurations of number `config` among those that TorchInductor chooses from.
@@ -73,7 +75,7 @@ class Style:
     split_linears: bool = False
     joined: bool = False
     products: bool = False
-    other_dtypes: bool = False
+    for_others: Confirms | None = None
     compiled: str = ""
     config: int = 0
 
@@ -277,11 +279,13 @@ def _of_any_size(cases: Sequence[Case], programs: Sequence[Program], style: Styl
         return []
     made = (general(case.sketch, style.limits, case.any_size) for case in cases if case.any_size)
     found = alike([one for one in made if one is not None])
-    if found and style.other_dtypes and cases[0].calls is None:
+    if not found or style.for_others is None:
+        return found
+    if cases[0].calls is None:
         more = in_other_dtypes(found, graph, lowered_exactly, style.limits)
         more += in_other_orders(found, graph, lowered_anew, exactly, style.limits)
         found += [one for one in more if _call(program_of(one.sketch, style.limits)) in calls]
-    return found
+    return confirmed(found, style.for_others)
 
 
 def _call(program: Program) -> Hashable:

@@ -64,7 +64,7 @@ class Distill(Author):
         declined, too, if calls are not expected to become faster. `confirms` says which orders of addition are eager's.
         """
         task, choice = self.choice(sample, confirms)
-        style = replace(choice.style, other_dtypes=True)
+        style = replace(choice.style, for_others=confirms)
         return allowed(task.write(choice.patterns, style, directory), directory)
 
     def choice(self, sample: Sample, confirms: Confirms = assumed) -> tuple[Task, SearchChoice]:

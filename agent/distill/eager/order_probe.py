@@ -278,7 +278,7 @@ def tolerated(order: SumOrder) -> float:
     return 0.0 if order.kind in ("sum", "rounded") else 1e-3
 
 
-@dataclass
+@dataclass(eq=False)
 class ProbedOrders:
     """Says of orders whether they are eager's on one device.
 

@@ -1,7 +1,7 @@
 """For which numbers of rows eager adds along rows in the same order: kernels for any number of rows ask."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from agent.distill.eager.sum_order import ROWS_OF_OTHER_ORDERS, SumOrder, order_of
@@ -31,6 +31,20 @@ def rows_of_same_orders(orders: Collection[SumOrder], length: int, most: int) ->
         else:
             found.append((first, end))
     return tuple(found)
+
+
+def confirmed_rows(
+    spans: Collection[Span], orders: Collection[SumOrder], length: int, confirms: Callable[[SumOrder], bool]
+) -> tuple[Span, ...]:
+    """Those of the spans of `rows_of_same_orders` in which the orders are confirmed to be eager's: `confirms` is asked
+    for the fewest rows of a span, and for the fewest of its last range, from which on `order_of` says the same."""
+
+    def asked(span: Span) -> set[int]:
+        first, end = span
+        return {first, max([first, *(rows for rows in ROWS_OF_OTHER_ORDERS if rows < end)])}
+
+    needed = {span: [order_of_rows(order, length, rows) for rows in asked(span) for order in orders] for span in spans}
+    return tuple(span for span, some in needed.items() if all(one is not None and confirms(one) for one in some))
 
 
 def order_of_rows(order: SumOrder, length: int, rows: int) -> SumOrder | None:

@@ -6,7 +6,8 @@ some neighbours among them, such as a mask, or none, such as a norm's weights: t
 these are contiguous. The kernel gets the number of rows as an argument.
 
 In which order eager adds may depend on how many rows there are. So a kernel that adds in eager's order has the numbers
-of rows alone for which that order is the same (`agent.distill.eager.orders_by_rows`).
+of rows alone for which that order is the same (`agent.distill.eager.orders_by_rows`). In the pass that is handed in it
+is confirmed on the device at hand for the fewest rows of each range.
 """
 
 import math
@@ -18,7 +19,7 @@ import sympy
 import torch
 from torch.utils._sympy.functions import FloorDiv, ModularIndexing
 
-from agent.distill.eager.orders_by_rows import Span, order_of_rows, rows_of_same_orders
+from agent.distill.eager.orders_by_rows import Span, confirmed_rows, order_of_rows, rows_of_same_orders
 from agent.distill.eager.sum_order import SumOrder
 from agent.distill.kernels.emit import KernelSource, emit
 from agent.distill.kernels.host_program import Shape, Sketch
@@ -36,6 +37,7 @@ from agent.distill.other_inputs.kept_plans import (
     of_any_size_source,
     tuple_source,
 )
+from agent.distill.rounding import Confirms
 from storage.graph.record import Graph
 from storage.records import Input, contiguous_stride, dtype_name
 
@@ -91,6 +93,12 @@ class AnyRows:
         """What decides which kernels are launched."""
         return self.dtypes, self.fixed, self.spans
 
+    def confirmed(self, confirms: Confirms) -> "AnyRows | None":
+        """The same for the numbers of rows for which the orders of addition are confirmed; None if there are none."""
+        (body,) = self.sketch.bodies
+        spans = confirmed_rows(self.spans, _orders(body), body.columns, confirms)
+        return replace(self, spans=spans, by_rows=_launched(self.by_rows, spans)) if spans else None
+
     @property
     def form(self) -> tuple:
         """What two have in common that can be launched by the same code."""
@@ -117,13 +125,16 @@ def any_rows(sketch: Sketch, limits: LaunchLimits) -> AnyRows | None:
     most = min(LIMIT // body.columns, EXACT - body.places) - max(kernel.tuning.row_block for kernel in kernels)
     orders = _orders(body) if body.step is not None else ()  # else it adds in no order of eager's
     spans = rows_of_same_orders(orders, body.columns, most)
-    ends = [*(first for first, _ in known[1:]), most + 1]
-    by_rows = tuple(
-        (first, kernel)
-        for (first, _), end, kernel in zip(known, ends, kernels, strict=True)
-        if any(span[0] < end and first < span[1] for span in spans)
-    )
+    by_rows = _launched([(first, kernel) for (first, _), kernel in zip(known, kernels, strict=True)], spans)
     return AnyRows(sketch, by_rows, lead, spans, axes, tuple(runs)) if by_rows else None
+
+
+def _launched(
+    by_rows: Sequence[tuple[int, KernelSource]], spans: Sequence[Span]
+) -> tuple[tuple[int, KernelSource], ...]:
+    """Those of the kernels that are launched for some of these numbers of rows."""
+    ends = [*(first for first, _ in by_rows[1:]), math.inf]
+    return tuple(one for one, end in zip(by_rows, ends, strict=True) if any(a < end and one[0] < b for a, b in spans))
 
 
 def is_for_all_rows(graph: Graph, sketch: Sketch, lower: Lower) -> bool:

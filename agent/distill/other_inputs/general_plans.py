@@ -10,6 +10,7 @@ from agent.distill.other_inputs import any_rows, any_size
 from agent.distill.other_inputs.any_rows import AnyRows
 from agent.distill.other_inputs.any_size import AnySize
 from agent.distill.other_inputs.kept_plans import Called, Layouts, Lower, keep_places
+from agent.distill.rounding import Confirms
 from storage.graph.record import Graph
 
 General = AnySize | AnyRows
@@ -36,6 +37,12 @@ def alike(found: Sequence[General]) -> list[General]:
     texts = [(one.key, [kernel.text for kernel in one.kernels]) for one in found]
     same = all(text == dict(texts)[key] for key, text in texts)
     return list(found) if same and len({(type(one), one.form) for one in found}) == 1 else []
+
+
+def confirmed(found: Sequence[General], confirms: Confirms) -> list[General]:
+    """The same, those of rows for the numbers of rows for which `confirms` says that eager adds in their orders."""
+    kept = (one.confirmed(confirms) if isinstance(one, AnyRows) else one for one in found)
+    return [one for one in kept if one is not None]
 
 
 def plans_source(found: Sequence[General], called: Called, limits: LaunchLimits) -> str:

@@ -1,7 +1,8 @@
 """Kernels of rows for the numbers of rows for which eager adds in another order than in the variants.
 
 Where rows are few, eager's blocks have other threads for other numbers of them: one token of a sequence is such a case.
-These kernels are lowered once, for the pass that is handed in, and add as eager is expected to: nothing is measured.
+These kernels are lowered once, for the pass that is handed in, and are not measured. Whether eager adds in their
+orders is asked of the device, as everywhere (`general_plans.confirmed`).
 """
 
 from collections.abc import Callable, Sequence

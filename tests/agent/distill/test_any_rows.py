@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from agent.distill.eager.emulated_sums import added
 from agent.distill.eager.op_effects import Addition
-from agent.distill.eager.orders_by_rows import order_of_rows, rows_of_same_orders
+from agent.distill.eager.orders_by_rows import confirmed_rows, order_of_rows, rows_of_same_orders
 from agent.distill.eager.sum_order import ROWS_OF_OTHER_ORDERS, order_of, sum_order
 from agent.distill.lowered_regions import Sketches
 from agent.distill.static import Distill
@@ -171,6 +171,26 @@ def test_the_numbers_of_rows_are_those_of_eagers_order():
     assert order_of_rows(order, 64, 15).without_idle() != order.without_idle()
     across = Addition("sum", torch.float32, (32, 64), (1, 32), (1,))
     assert rows_of_same_orders([order_of(across)], 64, 5000) == ()
+
+
+def test_numbers_of_rows_whose_order_is_not_confirmed_get_library_calls(tmp_path):
+    """Asked are the fewest rows of a range of numbers, and the fewest of the last part that the formula tells apart."""
+    order = order_of(Addition("sum", torch.float32, (32, 64), (64, 1), (1,)))
+    spans, asked = ((1, 2), (16, 5001)), []
+
+    def confirms(one):
+        asked.append(one.addition.shape[0])
+        return asked[-1] != 1
+
+    assert confirmed_rows(spans, [order], 64, confirms) == ((16, 5001),)
+    assert sorted(asked) == sorted({1, 16, max(rows for rows in ROWS_OF_OTHER_ORDERS if rows < 5001)})
+    one, author = sample(variant(_kept_sum, tensor(2, 60, 64))), Distill(margin=ANY, sketches=SKETCHES)
+    author.write(one, tmp_path / "own", lambda order: order.addition.shape == (2, 60, 64))
+    author.write(one, tmp_path / "large", lambda order: order.addition.shape[0] != 1)
+    author.write(one, tmp_path / "all")
+    assert "_kernel(" in _source(tmp_path / "own") and "of_any_size(" not in _source(tmp_path / "own")
+    assert "16 <= n <" in _source(tmp_path / "large") and " 1 <= n <" not in _source(tmp_path / "large")
+    assert " 1 <= n <" in _source(tmp_path / "all")
 
 
 def _directory(function, inputs, tmp_path):

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from agent.ahead.quick_measure import QuickMeasure
 from agent.distill.lowered_regions import Sketches
 from agent.distill.pass_source import Style
-from agent.distill.rounding import Rounding
+from agent.distill.rounding import Rounding, assumed
 from agent.distill.static import Distill
 from agent.distill.task_plan import float_dtypes
 from tests.agent.distill.families import FAMILIES
@@ -304,6 +304,6 @@ def test_what_is_not_measured_has_eagers_bits(tmp_path):
     author, found = Distill(margin=PAIR, sketches=SKETCHES), {}
     for rounding in (Rounding.EXACT, Rounding.ANY):
         task = author.task(one, PAIR, dict.fromkeys(float_dtypes(one.variants).values(), rounding))
-        task.write(task.sure(PAIR), replace(author.style, other_dtypes=True), tmp_path / rounding.name)
+        task.write(task.sure(PAIR), replace(author.style, for_others=assumed), tmp_path / rounding.name)
         found[rounding] = _files(tmp_path / rounding.name)
     assert files == found[Rounding.EXACT] != found[Rounding.ANY]
