@@ -6,5 +6,5 @@ other shapes: `any_size.py` for one pointwise kernel, `any_rows.py` for one that
 `kept_plans.py` is what both have in common. `other_dtypes.py` has their kernels lowered in dtypes that no variant has,
 and `other_orders.py` writes those of rows for the numbers of rows that eager adds in another order.
 
-May import: agent.distill.eager, agent.distill.kernels, passbench, storage.
+May import: agent.distill.eager, agent.distill.kernels, agent.distill.rounding, passbench, storage.
 """
