@@ -37,6 +37,7 @@ from torch._inductor.scheduler import BaseSchedulerNode, ExternKernelSchedulerNo
 from torch._inductor.sizevars import SizeVarAllocator
 from torch._inductor.virtualized import V
 from torch._subclasses import FakeTensorMode
+from torch.fx import _symbolic_trace
 from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 from torch.utils._sympy.functions import FloorDiv, ModularIndexing
@@ -275,7 +276,10 @@ def _to_aten(
     with fake_mode, _use_lazy_graph_module(True):  # the graph is lowered, its Python source is never run
         arguments = [torch.empty_strided(i.shape, i.stride, dtype=dtype_of(i.dtype), device=place) for i in inputs]
         function = torch.func.functionalize(interpreter.run)
-        aten = make_fx(function, decomposition_table=table)(*arguments)
+        # No module is called in here. torch.fx replaces methods of all modules for the time of a trace, after which
+        # Python looks up anew what it knew of a thousand classes: a twentieth of a small graph's lowering.
+        with patch.object(_symbolic_trace._Patcher, "patch_method", lambda *_, **__: None):
+            aten = make_fx(function, decomposition_table=table)(*arguments)
     aten.graph.eliminate_dead_code()
     view_to_reshape(aten)
     return aten, arguments
