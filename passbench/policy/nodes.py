@@ -5,15 +5,20 @@ from collections import Counter
 
 _NAMING = ("name", "arg", "rest")
 """Fields that hold the name which a node binds."""
+_NO_CHILDREN = frozenset({"ctx", "id", "attr", "arg", "kind", "asname", "module", "level", "type_comment"})
+"""Fields that hold a context, or no node at all."""
 
 
 def children(node: ast.AST) -> list[ast.AST]:
-    """What `ast.iter_child_nodes` yields. A module's statements may change, no other node may."""
+    """What `ast.iter_child_nodes` yields, without the contexts (`ast.Load`), which have none: they are a third of all
+    nodes. A module's statements may change, no other node may."""
     try:
         return node._children
     except AttributeError:
-        found = []
-        for name in node._fields:
+        kind, found = type(node), []
+        if kind not in _child_fields:
+            _child_fields[kind] = [field for field in kind._fields if field not in _NO_CHILDREN]
+        for name in _child_fields[kind]:
             value = getattr(node, name, None)
             if type(value) is list:
                 found += [item for item in value if isinstance(item, ast.AST)]
@@ -22,6 +27,9 @@ def children(node: ast.AST) -> list[ast.AST]:
         if not isinstance(node, ast.Module):
             node._children = found
         return found
+
+
+_child_fields: dict[type[ast.AST], list[str]] = {}
 
 
 def assigned_by(statement: ast.stmt) -> list[ast.expr]:
@@ -67,7 +75,7 @@ _naming_fields: dict[type[ast.AST], list[str]] = {}
 
 
 def walk(node: ast.AST) -> list[ast.AST]:
-    """What `ast.walk` yields: the node and all below it, those nearer to it first."""
+    """What `ast.walk` yields, without contexts: the node and all below it, those nearer to it first."""
     found = [node]
     for one in found:  # grows meanwhile
         try:
