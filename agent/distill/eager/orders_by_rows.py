@@ -37,11 +37,11 @@ def confirmed_rows(
     spans: Collection[Span], orders: Collection[SumOrder], length: int, confirms: Callable[[SumOrder], bool]
 ) -> tuple[Span, ...]:
     """Those of the spans of `rows_of_same_orders` in which the orders are confirmed to be eager's: `confirms` is asked
-    for the fewest rows of a span, and for the fewest of its last range, from which on `order_of` says the same."""
+    for the fewest rows of a span, and for the fewest of its second range. Those of its last would be a large probe."""
 
-    def asked(span: Span) -> set[int]:
+    def asked(span: Span) -> list[int]:
         first, end = span
-        return {first, max([first, *(rows for rows in ROWS_OF_OTHER_ORDERS if rows < end)])}
+        return [first, *(rows for rows in ROWS_OF_OTHER_ORDERS if first < rows < end)][:2]
 
     needed = {span: [order_of_rows(order, length, rows) for rows in asked(span) for order in orders] for span in spans}
     return tuple(span for span, some in needed.items() if all(one is not None and confirms(one) for one in some))
