@@ -54,7 +54,8 @@ def unpacked(archive: Path, place: Path) -> Path | None:
         return None
     whole = io.BytesIO(b"".join(part.read_bytes() for part in parts))
     with tarfile.open(fileobj=whole) as opened:
-        opened.extractall(place, filter="data")
+        opened.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.4 and later have it
+        opened.extractall(place)
     return place
 
 
