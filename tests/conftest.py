@@ -17,6 +17,7 @@ gc.disable()  # until all is imported: nothing of an import is garbage, and look
 
 import atexit
 import fcntl
+import logging
 import shutil
 import signal
 from collections.abc import Iterator
@@ -90,6 +91,9 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.set_threshold(2_000, 10, 100)  # looking through all objects of tests took half of the time for garbage
     gc.enable()
+    # pytest listens to loggers that do not propagate. torch writes each step of a compilation as JSON to this one,
+    # wherever anyone listens.
+    logging.getLogger("torch.__trace").propagate = True
 
 
 def pytest_unconfigure() -> None:
