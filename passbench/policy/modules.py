@@ -165,6 +165,7 @@ def read_module(
     class_members.without_type_parameters(tree, module.dotted)
     module.torch_modules = class_members.plain_torch_modules(tree, module.dotted)
     class_members.lift_class_kernels(tree, lambda function: _is_kernel(module, function))
+    class_members.write_lambdas_as_methods(tree)
     class_members.call_by_other_names(tree)
     decorators.wrap_in_place(tree, module.dotted)
     module.class_decorators = decorators.apply_own_decorators(tree, module.dotted, siblings)

@@ -28,6 +28,8 @@ _HANDING_ON = (names.COLLECTING_CALLS - {"functools.reduce", "functools.partial"
     names.WRAP, "dataclasses.replace",
 }  # fmt: skip
 """Functions of libraries whose results hold what their arguments hold, and no more."""
+_ASKING = names.ALLOCATORS | names.ABOUT_TENSORS | names.LAUNCHING
+"""Functions beside operators that ask what they get for its dtype, its shape and the like."""
 _MAKING_NUMBERS = frozenset(
     """isinstance hasattr type print len range int float bool str repr round divmod callable slice abs pow any
     all""".split()
@@ -49,13 +51,13 @@ class FlowCalls(Values):
     def _arguments(self, node: ast.Call, scope: Scope) -> GivenGroups:
         given = GivenGroups()
         for argument in node.args:
-            value = self._value(argument, scope)
+            value = self.handed[argument] = self._value(argument, scope)
             if isinstance(argument, ast.Starred) or given.spread:
                 given.spread.append(value)
             else:
                 given.positional.append(value)
         for keyword in node.keywords:
-            value = self._value(keyword.value, scope)
+            value = self.handed[keyword.value] = self._value(keyword.value, scope)
             if keyword.arg is None:
                 given.spread.append(value)
             else:
@@ -216,7 +218,7 @@ class FlowCalls(Values):
         if dotted in _HANDING_ON:
             return self.groups.join(*given.every())
         stored = operators.stored_name(dotted) if dotted.startswith("torch.") else None
-        self.given_to_torch += given.every() if stored is not None else ()
+        self.given_to_torch += given.every() if stored is not None or dotted in _ASKING else ()
         if dotted in _NOTHING_HELD or stored is not None:
             return None
         return self.groups.join(ANYTHING, *given.every())
@@ -235,7 +237,7 @@ class FlowCalls(Values):
             built_in = isinstance(value, ast.Name) and value.id in names.CONTAINER_TYPES
             if built_in and scope.find(value.id) is None:
                 continue
-            group = self._value(value, scope)
+            group = self.handed[value] = self._value(value, scope)
             known = not factory or self._pass.own_class(value, scope) is not None
             found.append(group if known else self.groups.join(ANYTHING, group))
             if factory and known:
@@ -246,7 +248,8 @@ class FlowCalls(Values):
         """Whether `passbench.policy.host.built_in_calls` follows what a built-in calls with its other arguments."""
         if self._pass.host_function(function, scope) is not None:
             return name != "iter"
-        return isinstance(function, ast.Lambda) and name not in ("filter", "iter")
+        variable = isinstance(function, ast.Name) and scope.find(function.id) is not None
+        return (variable or isinstance(function, ast.Lambda)) and name != "iter"
 
     def _built_in_call(self, node: ast.Call, name: str, scope: Scope) -> int | None:
         calls = [k.value for k in node.keywords if k.arg == "key"] if name in ("min", "max", "sorted") else []
@@ -260,7 +263,7 @@ class FlowCalls(Values):
                 continue
             if name == "isinstance" and value is not node.args[0]:
                 continue
-            found = self._value(value, scope)
+            found = self.handed[value] = self._value(value, scope)
             (functions if any(value is one for one in calls) else groups).append(found)
         starred = any(isinstance(value, ast.Starred) for value in node.args) or any(
             k.arg is None for k in node.keywords

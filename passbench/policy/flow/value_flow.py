@@ -44,6 +44,14 @@ class ValueFlow(FlowCalls):
         """Whether each call of a function that is a value somewhere is known."""
         return not self._is_lost and self.groups.is_known(function)
 
+    def called_by_libraries(self, node: ast.expr) -> set[Held] | None:
+        """What of the pass an expression may be that a library gets and calls; None where nothing is known."""
+        group = self.handed.get(node, ANYTHING)
+        if self._is_lost or group is None:
+            return None if self._is_lost else set()
+        held = self.held(group)
+        return self.groups.open() if held is None else held
+
     def give_up(self) -> bool:
         """Let nothing be known any more. Returns whether that is new."""
         before, self._is_lost = self._is_lost, True

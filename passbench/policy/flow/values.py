@@ -72,6 +72,7 @@ class Values:
         self.groups = Groups(pass_.steps)
         self.called: dict[ast.Call, int] = {}
         self.bases: dict[ast.Attribute, int] = {}
+        self.handed: dict[ast.expr, int | None] = {}  # what libraries get, and may call
         self.noted: set[ast.AST] = set()  # where functions are values
         self.given_to_torch: list[int | None] = []  # what operators and methods of tensors get
         self._instances: dict[ast.AST, set[str]] = {}  # method → its parameter that is the instance

@@ -6,6 +6,7 @@ A kernel in a class is one at the top of the module, of a name that no source ca
 """
 
 import ast
+import copy
 from collections import Counter
 from collections.abc import Callable
 
@@ -62,10 +63,27 @@ def call_by_other_names(tree: ast.Module) -> None:
             if not isinstance(target, ast.Name) or not isinstance(member.value, ast.Name) or bound[target.id] != 1:
                 continue
             method = methods.get(member.value.id)
-            made = _calling(target.id, method, member) if method is not None else None
+            made = None
+            if method is not None and {method.name, target.id} == {"__repr__", "__str__"}:
+                made = copy.deepcopy(method)  # of which nobody else writes a call
+                made.name = target.id
+            elif method is not None:
+                made = _calling(target.id, method, member)
             if made is not None:
                 own.body[number] = made
                 own.__dict__.pop("_children", None)
+
+
+def write_lambdas_as_methods(tree: ast.Module) -> None:
+    """`__repr__ = lambda self: …` in a class as `def __repr__(self): return …`, in place."""
+    for own in tree.body:
+        for number, member in enumerate(own.body if isinstance(own, ast.ClassDef) else ()):
+            match member:
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Lambda() as given) if name.startswith("__"):
+                    returned = ast.copy_location(ast.Return(given.body), member)
+                    made = ast.FunctionDef(name, given.args, [returned], [], None, None)
+                    own.body[number] = ast.copy_location(made, member)
+                    own.__dict__.pop("_children", None)
 
 
 def without_type_parameters(tree: ast.Module, dotted: Callable[[ast.expr], str | None]) -> None:

@@ -1,5 +1,6 @@
 """Expressions that stand for something simpler, written as that: casts, `getattr` of a name that is written out, JSON
-that is, the name of a function, and questions about the surroundings that are asked once, when a module is imported.
+that is, the name of a function, functions of `operator` that have a sign, and questions about the surroundings that are
+asked once, when a module is imported.
 
 `os.environ.get("BLOCK", "256")` at the top of a module is a text; a worker's environment is the same from its start on
 until a pass is imported. `"x" in inspect.signature(triton.Config).parameters` is true or false.
@@ -74,6 +75,8 @@ def _plain(node: ast.AST, dotted: Dotted, bound: Collection[str], once: bool, te
             found = _with_keys(node, bound)
         if found is None:
             found = texts.written(node)
+        if found is None:
+            found = _by_sign(node, dotted)
     elif isinstance(node, ast.FormattedValue) and "type" not in bound and _is_type(node.value):
         named = ast.copy_location(ast.Attribute(node.value, "__name__", ast.Load()), node.value)
         found = ast.FormattedValue(named, node.conversion, node.format_spec)  # a type's text has no address
@@ -118,6 +121,28 @@ def _with_keys(node: ast.Call, bound: Collection[str]) -> ast.expr | None:
             value = rest[0] if rest else ast.Constant(None)
             made = ast.DictComp(ast.Name("a key", ast.Load()), value, [loop])
             return ast.fix_missing_locations(ast.copy_location(made, node))
+    return None
+
+
+_COMPARISONS = {
+    "operator.eq": ast.Eq, "operator.ne": ast.NotEq, "operator.lt": ast.Lt, "operator.le": ast.LtE,
+    "operator.gt": ast.Gt, "operator.ge": ast.GtE,
+}  # fmt: skip
+
+
+def _by_sign(node: ast.Call, dotted: Dotted) -> ast.expr | None:
+    """`operator.mod(a, b)` as `a % b`, `operator.eq(a, b)` as `a == b`, `operator.getitem(a, b)` as `a[b]`; None for
+    other calls."""
+    if len(node.args) != 2 or node.keywords or any(isinstance(a, ast.Starred) for a in node.args):
+        return None
+    left, right = node.args
+    match dotted(node.func):
+        case "operator.getitem":
+            return ast.Subscript(left, right, ast.Load())
+        case "operator.mod":
+            return ast.BinOp(left, ast.Mod(), right)
+        case name if name in _COMPARISONS:
+            return ast.Compare(left, [_COMPARISONS[name]()], [right])
     return None
 
 

@@ -5,6 +5,8 @@ from collections.abc import Iterable
 
 from passbench.policy import allowlists as names
 from passbench.policy import operators
+from passbench.policy.flow.class_parts import is_plain
+from passbench.policy.flow.groups import Instance
 from passbench.policy.host.bindings import HOOK
 from passbench.policy.host.operator_calls import OperatorCall, OperatorCalls
 from passbench.policy.nodes import walk
@@ -61,7 +63,11 @@ class BuiltInCalls(OperatorCalls):
             return self.call_unnamed(node, positional, keywords, scope)
         if owner is None and _calls_a_value(node, name):
             self.let_libraries_call()
+        made = self._made_by_called(node, name, scope)
+        if made.holds_tensors and name not in _CALLING:
+            self.read(f"{name}() reads what it calls returns, which may be a tensor", scope, node)
         returned = self.returned((*positional, *keywords.values())) if name in _CALLING else ValueKind.SCALAR
+        returned = max(returned, self.holder([made]) if name in _CALLING else ValueKind.SCALAR)
         if name == "iter" and node.args and isinstance(node.args[0], ast.Lambda):
             returned = max(returned, self.holder([self.called_lambda(node.args[0], ValueKind.SCALAR, scope)]))
         if name == "iter" and len(positional) > 1 and max(returned, given).holds_tensors:
@@ -128,19 +134,18 @@ class BuiltInCalls(OperatorCalls):
         if len(node.args) < 2 or node.keywords or any(isinstance(a, ast.Starred) for a in node.args):
             return None
         handed, *rest = node.args
-        function, dotted = self.host_function(handed, scope), scope.module.dotted(handed) or ""
+        dotted = scope.module.dotted(handed) or ""
         stored = operators.stored_name(dotted) if dotted.startswith("torch.") else None
-        if function is None and stored is None and not isinstance(handed, ast.Lambda):
-            return None
         items = [self.kind(a, scope).item() for a in rest]
-        if function is not None:
-            return self.holder([self.called_back(function, items, handed, scope)])
         if stored is None:
-            return self.holder([self.called_lambda(handed, max(items), scope)])
+            returned = self.called_by_library(handed, items, scope)
+            return None if returned is None else self.holder([returned])
         made = ast.copy_location(ast.Call(handed, rest, []), node)
         return self.holder([self._library(OperatorCall(made, dotted, stored, rest, items, {}, scope))])
 
-    def called_back(self, function: ast.FunctionDef, given: list[ValueKind], node: ast.expr, scope: Scope) -> ValueKind:
+    def called_back(
+        self, function: ast.FunctionDef | ast.Lambda, given: list[ValueKind], node: ast.expr, scope: Scope
+    ) -> ValueKind:
         """A library calls a function of the pass, which the node names, with arguments of these kinds."""
         self.seen.add(node)
         self.check_callable(function, node, scope)
@@ -155,12 +160,72 @@ class BuiltInCalls(OperatorCalls):
         self.enter(node, scope, given)
         return self.kind(node.body, inner)
 
+    def called_by_library(self, called: ast.expr, given: list[ValueKind], scope: Scope) -> ValueKind | None:
+        """What is returned to a library that calls a function of the pass with arguments of these kinds: one that is
+        named, with some arguments fixed or without, a lambda, a method of an instance, or what a variable holds. None
+        for any other expression."""
+        function = self.host_function(called, scope)
+        if function is not None:
+            return self.called_back(function, given, called, scope)
+        if isinstance(called, ast.Lambda):
+            return self.called_lambda(called, max(given, default=ValueKind.SCALAR), scope)
+        if isinstance(called, ast.Call) and scope.module.dotted(called.func) == "functools.partial":
+            plain = called.args and not called.keywords and not any(isinstance(a, ast.Starred) for a in called.args)
+            function = self.host_function(called.args[0], scope) if plain else None
+            if function is None:
+                return None
+            self.seen.add(called)
+            fixed = [self.handed_kind(a, scope) for a in called.args[1:]]
+            return self.called_back(function, [*fixed, *given], called.args[0], scope)
+        if isinstance(called, ast.Attribute) and self._is_plain_method(called, scope):
+            self.kind(called.value, scope)
+            return self.give_methods(called.attr, given, {})
+        owner = scope.find(called.id) if isinstance(called, ast.Name) else None
+        held = self.flow.held(self.flow.handed.get(called)) if owner is not None else None
+        if not held or not all(isinstance(one, ast.Lambda) or one in self.homes for one in held):
+            return None
+        self.steps.take(len(held))
+        self.kind(called, scope)
+        return joined(self.called_back(one, given, called, scope) for one in held)
+
+    def _is_plain_method(self, node: ast.Attribute, scope: Scope) -> bool:
+        """Whether an attribute is a method of an instance of the pass, and nothing else by its name is a field."""
+        own = self.class_of(node.value, scope)
+        found = self.methods_of(own, node.attr) if own is not None and node.attr in self.methods else ()
+        return bool(found) and node.attr not in self.stored_names | self.properties and all(map(is_plain, found))
+
     def returned(self, given: Iterable[ValueKind]) -> ValueKind:
         """What functions of the pass return that may be among arguments of these kinds, to be called by a library."""
         if ValueKind.ADDRESS not in given:
             return ValueKind.SCALAR
         self.steps.take(len(self.escaped))
         return self.holder([self.kinds.get(function, RETURN) for function in self.escaped])
+
+    def _made_by_called(self, node: ast.Call, name: str, scope: Scope) -> ValueKind:
+        """What is returned to a built-in by a value that it calls, if it calls one."""
+        called = [k.value for k in node.keywords if k.arg in ("key", None)] if name in _KEYED else []
+        if name in ("map", "filter", "iter") and (
+            len(node.args) > 1 or any(isinstance(a, ast.Starred) for a in node.args)
+        ):
+            called = node.args[:1]
+        return joined(self.returned_by(one, scope) for one in called)
+
+    def returned_by(self, called: ast.expr, scope: Scope) -> ValueKind:
+        """What is returned to a library that calls the value of an expression; its own functions, and built-ins, return
+        nothing of the pass."""
+        dotted = scope.module.dotted(called)
+        if dotted is not None and scope.module.sibling_function(dotted) is None:
+            return ValueKind.SCALAR
+        if isinstance(called, ast.Name) and scope.find(called.id) is None:
+            return ValueKind.SCALAR
+        function = called if isinstance(called, ast.Lambda) else self.host_function(called, scope)
+        held = {function} if function is not None else self.flow.called_by_libraries(called)
+        self.steps.take(len(held or ()))
+        results = [ValueKind.TENSOR] if held is None else []
+        for one in held or ():
+            methods = self.methods_of(one.own, "__call__") if isinstance(one, Instance) else (one,)
+            results += [self.kinds.get(method, RETURN) for method in methods]
+        return joined(results)
 
     def _without_handed_on(self, node: ast.Call, name: str, scope: Scope) -> ast.Call | None:
         """`map(int, sizes)` as `map(sizes)`, `max(tables, key=len)` as `max(tables)`: such a built-in makes no more of
@@ -171,21 +236,17 @@ class BuiltInCalls(OperatorCalls):
         elif name in _KEYED and (keys := [k for k in keywords if k.arg == "key"]):
             handed = keys[0].value
             keywords.remove(keys[0])
-        elif name == "filter" and len(args) > 1 and self.host_function(args[0], scope) is not None:
+        elif name == "filter" and len(args) > 1:
             handed = args.pop(0)
         else:
             return None
         rest = ast.copy_location(ast.Call(node.func, args, keywords), node)
         if name in _KEYED and (scope.module.dotted(handed) or "").startswith("torch."):
             self.read(f"{name}() reads what {ast.unparse(handed)} returns, which may be a tensor", scope, node)
-        function = self.host_function(handed, scope) if name != "map" else None
-        if function is not None or (name in _KEYED and isinstance(handed, ast.Lambda)):
-            items = [max(kind, kind.item()) for kind in (self.kind(a, scope) for a in args)]
-            item = max(items, default=ValueKind.SCALAR)
-            if function is not None:
-                returned = self.called_back(function, [item], handed, scope)
-            else:
-                returned = self.called_lambda(handed, item, scope)
+        items = [max(kind, kind.item()) for kind in (self.kind(a, scope) for a in args)]
+        item = max(items, default=ValueKind.SCALAR)
+        returned = self.called_by_library(handed, [item], scope) if name != "map" else None
+        if returned is not None:
             if returned.holds_tensors:
                 self.read(f"{name}() reads what {ast.unparse(handed)} returns, which may be a tensor", scope, node)
             return rest

@@ -15,6 +15,7 @@ from passbench.policy import allowlists as names
 from passbench.policy.flow.class_parts import is_property, members_of
 from passbench.policy.flow.known_instances import KnownInstances
 from passbench.policy.flow.value_flow import ValueFlow
+from passbench.policy.host.bindings import FIELDS
 from passbench.policy.host.classes import check_class, kernels_of_classes, members, names_stored
 from passbench.policy.host.replacements import Replacements
 from passbench.policy.kernels.addresses import base_parameters, callee, is_constant
@@ -22,7 +23,7 @@ from passbench.policy.library_members import is_usable
 from passbench.policy.modules import Module, Report, is_builtin
 from passbench.policy.nodes import children, walk
 from passbench.policy.own_place import extends_path, tests_path
-from passbench.policy.scopes import Scope, ValueKind, open_scope, parameters
+from passbench.policy.scopes import RETURN, Scope, ValueKind, open_scope, parameters
 from passbench.policy.steps import Steps
 
 _RULE_FUNCTIONS = ("pattern", "replacement_args", "replacement_func")
@@ -137,6 +138,7 @@ class HostChecker(Replacements):
             for module in self.modules.values():
                 self.find("size", module, module.tree, "values take too many steps to follow; write shorter code")
         self._all()
+        self._check_asked_by_torch()
         for module in self.modules.values() if not self._target.sorted() else ():
             self._refuse_unseen(module)
 
@@ -153,6 +155,20 @@ class HostChecker(Replacements):
             for own in called if name not in self.methods else ():
                 message = f"torch may get {own.name}, and call its {name}(); choose another name"
                 self._target.at("rebinding", self.class_homes[own], own, message)
+
+    def _check_asked_by_torch(self) -> None:
+        """Report members that hold or return tensors, where torch may get the instance and ask for a number by their
+        name: `F.local_response_norm(x, 2)` compares `x.dim()`, and so reads a tensor that this returns."""
+        plain = names.VIEW_ATTRIBUTES | names.VIEW_METHODS | {"backward"}  # of an autograd function, which nobody calls
+        for own in self.flow.classes_given_to_torch():
+            found = [found for one in self.lineage(own) for found in members_of(one) if found[1] not in plain]
+            self.steps.take(len(found))
+            for member, name in found:
+                method = isinstance(member, ast.FunctionDef) and member.name == name
+                kind = self.kinds.get(member, RETURN) if method else self.kinds.get(FIELDS, name)
+                if kind.holds_tensors and not name.startswith("__") and hasattr(torch.Tensor, name):
+                    message = f"torch may get {own.name}, and ask it for its {name}; choose another name"
+                    self.read(message, self.scopes[self.class_homes[own].name], member)
 
     def _refuse_unseen(self, module: Module) -> None:
         """Report calls of host code that no check has met, so that code in a place which nobody thought of is refused

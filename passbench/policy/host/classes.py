@@ -19,7 +19,7 @@ from passbench.policy.flow.class_parts import (
 from passbench.policy.forms import comparisons
 from passbench.policy.library_members import is_of_plain_objects, is_taken, is_usable, may_be_both
 from passbench.policy.modules import Module, Report, is_builtin
-from passbench.policy.nodes import walk
+from passbench.policy.nodes import assigned_by, bound_by, walk
 from passbench.policy.scopes import parameters
 from passbench.policy.steps import Steps
 from passbench.policy.suggestions import advice_on
@@ -152,6 +152,10 @@ def check_class(module: Module, own: ast.ClassDef, report: Report, *, inherits: 
         _check_function(module, own, report)
     foreign = "" if not inherits else f"{own.name} has members of a library's class, which says what is equal"
     for statement in own.body:
+        for name in filter(_is_called_by_python, bound_by(statement)):
+            if not isinstance(statement, ast.FunctionDef) and not _leaves_out_hash(statement):
+                message = f"Python calls {name}, and makes of what it returns what it likes; write def {name}(self, …)"
+                report.at("private_name", module, statement, message)
         if not isinstance(statement, ast.FunctionDef):
             continue
         if statement.name == "__post_init__" and len(parameters(statement)) > 1:
@@ -192,6 +196,18 @@ def check_class(module: Module, own: ast.ClassDef, report: Report, *, inherits: 
             )
         ):
             report.at("rebinding", module, node, f"other objects have a {name} too; choose another name")
+
+
+def _is_called_by_python(name: str) -> bool:
+    """Whether Python calls a member of this name unseen. Whatever `__call__` holds is called where an instance is."""
+    return name in names.CLASS_METHODS - {"__call__"}
+
+
+def _leaves_out_hash(statement: ast.stmt) -> bool:
+    """`__hash__ = None`: instances are no keys."""
+    value = getattr(statement, "value", None)
+    named = [t.id for t in assigned_by(statement) if isinstance(t, ast.Name)]
+    return named == ["__hash__"] and isinstance(value, ast.Constant) and value.value is None
 
 
 _MIXED_IN = frozenset(("str", "int"))
@@ -296,8 +312,8 @@ _WITH_KEYS = frozenset(("typing.NamedTuple", "typing.TypedDict"))
 class ClassFacts:
     """`initial`: the `__init__` of the pass that makes instances; `by_fields`: what they are made with is what their
     `fields` hold, of the bases too; `defaults` of these; `methods` of the class itself by name. `compares`: instances
-    are equal where their fields are, as those of data classes and tuples; `has_text`: their text has no address;
-    `is_error` and `is_enumeration`: which kind of class it is."""
+    are equal where their fields are, as those of data classes and tuples; `has_text`: their text has no address, nor
+    has what `repr` makes of them; `is_error` and `is_enumeration`: which kind of class it is."""
 
     initial: ast.FunctionDef | None
     by_fields: bool
@@ -332,7 +348,7 @@ def facts_of(
         defaults=tuple(s.value for s in statements if isinstance(s, ast.AnnAssign) and s.value is not None),
         methods=methods,
         compares=bool(bases & _WITH_KEYS) or any(_is_dataclass(module, d) for module, d in decorators),
-        has_text=any(s.name in ("__str__", "__repr__") for s in functions)
+        has_text=any(s.name == "__repr__" for s in functions)
         or bool(bases & names.BASES_WITH_TEXT)
         or bool(written & names.ERRORS)
         or any(_gives_text(module, d) for module, d in decorators),

@@ -381,7 +381,7 @@ class Expressions(NamedValues):
         kinds = [self.kind(part, scope) for part in slices]
         by = self.holder(kinds)
         self.note_used("__getitem__", by if isinstance(node.slice, ast.Tuple) else kinds[0])
-        if by.holds_tensors and not kind.is_tensor and not kind.is_either:
+        if by.holds_tensors and not kind.is_tensor and kind not in (ValueKind.EITHER, ValueKind.COMPUTED):
             self.read("a tensor is no key of a list or dict", scope, node)
         for part, found in zip(slices, kinds, strict=True):
             if isinstance(part, ast.Slice) and found.is_tensor:

@@ -33,6 +33,11 @@ class ImportedCalls(MethodCalls):
             return ValueKind.ADDRESS  # as `try: … except ERROR: pass`
         if dotted == "triton.Config":
             node = self._without_pre_hook(node, scope)
+        if dotted.startswith("bisect."):
+            node = self._without_key(node, dotted, scope)
+        if dotted == "itertools.accumulate" and isinstance(called := _accumulating(node), ast.Lambda):
+            rest = (a for a in (*node.args, *(k.value for k in node.keywords)) if a is not called)
+            return self.holder([self._reduced_by_lambda(called, [self.kind(a, scope) for a in rest], scope)])
         positional, keywords = self._arguments(node, scope)
         given = max((*positional, *keywords.values()), default=ValueKind.SCALAR)
         handed = max((*positional[dotted == names.LAUNCH :], *keywords.values()), default=ValueKind.SCALAR)
@@ -64,6 +69,8 @@ class ImportedCalls(MethodCalls):
                 self.find("forbidden_call", scope.module, node, message)
         if dotted == "logging.basicConfig" and (node.args or not {k.arg for k in node.keywords} <= {"level", "format"}):
             self.find("forbidden_call", scope.module, node, "logging goes to the log; give level and format alone")
+        if dotted == "dataclasses.replace":
+            self.replace_fields(keywords)
         if dotted in ("dataclasses.asdict", "dataclasses.astuple") and self.kinds.holds_tensors(FIELDS):
             return ValueKind.HOLDER
         if dotted in names.SCALAR_CALLS | names.MATH:
@@ -83,6 +90,8 @@ class ImportedCalls(MethodCalls):
             self._call_back(given)  # `accumulate` calls what it gets
             if dotted == "itertools.accumulate" and (keywords or len(positional) != 1 or _is_starred(node.args[0])):
                 self.let_libraries_call()
+            if dotted == "itertools.accumulate" and (called := _accumulating(node)) is not None:
+                given = max(given, self.holder([self.returned_by(called, scope)]))
             if dotted == "copy.copy" and (given.is_tensor or given is ValueKind.EITHER):
                 return ValueKind.TENSOR  # another tensor on the same memory
             return self.holder([given.item(), self.returned((*positional, *keywords.values()))])
@@ -114,6 +123,22 @@ class ImportedCalls(MethodCalls):
         self.before_launches.add(function or hooks[0].value)
         rest = [k for k in node.keywords if k not in hooks]
         return ast.copy_location(ast.Call(node.func, node.args, rest), node)
+
+    def _without_key(self, node: ast.Call, dotted: str, scope: Scope) -> ast.Call:
+        """`bisect(places, n, key=f)` without its key, which is called with the places."""
+        keys = [k for k in node.keywords if k.arg == "key"]
+        places = [self.kind(a, scope).item() for a in node.args[:1]]
+        for key in keys:
+            returned = self.called_by_library(key.value, places, scope)
+            if returned is None:
+                self.kind(key.value, scope)
+                self.let_libraries_call()
+                returned = self.returned_by(key.value, scope)
+            if returned.holds_tensors:
+                self.read(f"{dotted} reads what its key returns, which may be a tensor", scope, node)
+        if any(k.arg is None for k in node.keywords):
+            self.find("forbidden_call", scope.module, node, f"name each argument of {dotted}, its key too")
+        return ast.copy_location(ast.Call(node.func, node.args, [k for k in node.keywords if k not in keys]), node)
 
     def _check_count(
         self, node: ast.Call, dotted: str, positional: list[ValueKind], keywords: Keywords, scope: Scope
@@ -156,6 +181,8 @@ class ImportedCalls(MethodCalls):
             first, *initial = [self.kind(a, scope) for a in node.args[1:]]
             before = joined((first.item(), *initial, self.kinds.get(own, RETURN)))
             return joined((before, self.called_back(own, [before, first.item()], function, scope)))
+        if reduces and isinstance(function, ast.Lambda) and len(node.args) > 1:
+            return self._reduced_by_lambda(function, [self.kind(a, scope) for a in node.args[1:]], scope)
         known = (
             None
             if reduces or any(isinstance(a, ast.Starred) for a in node.args)
@@ -179,8 +206,13 @@ class ImportedCalls(MethodCalls):
             self.launch_any(kinds, {}, starred=True)
             self._call_back(max(kinds))
         found = self.holder(kinds)
-        made = self.host_function(function, scope) if reduces else None
-        return joined((found.item(), self.kinds.get(made, RETURN))) if reduces else found
+        return joined((found.item(), self.returned_by(function, scope))) if reduces else found
+
+    def _reduced_by_lambda(self, function: ast.Lambda, given: list[ValueKind], scope: Scope) -> ValueKind:
+        """`reduce` and `accumulate` by a lambda: it gets an item, and what it has returned before."""
+        before = joined((*(kind.item() for kind in given), self.kinds.get(function, RETURN)))
+        self.kinds.join(function, RETURN, self.called_lambda(function, before, scope))
+        return joined((before, self.kinds.get(function, RETURN)))
 
     def _fix_operator(self, node: ast.Call, dotted: str, stored: str, kinds: list[ValueKind], scope: Scope) -> None:
         """A partial operator does what it does with these arguments; what it gets besides is its caller's."""
@@ -211,17 +243,33 @@ class ImportedCalls(MethodCalls):
             self.give_methods(name, [], {None: kind})
 
     def _call_with_types(self, node: ast.Call, scope: Scope) -> ValueKind:
-        """`defaultdict(list)`, `field(default_factory=dict)`: built-in types make what is empty."""
+        """`defaultdict(list)`, `field(default_factory=dict)`: built-in types make what is empty, and a class of the
+        pass an instance. A class that stands elsewhere, as in `field(default=PLAN)`, is a value."""
         kinds = [ValueKind.SCALAR]
+        of_field = scope.module.dotted(node.func) == "dataclasses.field"  # of a defaultdict that would be an item
+        named = (k.value for k in node.keywords if k.arg in ("default_factory", None))
+        factories = [*named] if of_field else node.args[:1]
         for value in (*node.args, *(k.value for k in node.keywords)):
-            plain = isinstance(value, ast.Name) and value.id in names.CONTAINER_TYPES and scope.find(value.id) is None
-            if not plain and self.own_class(value, scope) is None:
+            if isinstance(value, ast.Name) and value.id in names.CONTAINER_TYPES and scope.find(value.id) is None:
+                continue
+            own = self.own_class(value, scope) if any(value is one for one in factories) else None
+            if own is None:
                 kinds.append(self.kind(value, scope))
-        return self.holder([*kinds, self.returned(kinds)])
+                kinds += [self.returned_by(one, scope) for one in factories if one is value]
+            else:
+                self.seen.add(value)
+                kinds.append(self._construct(ast.copy_location(ast.Call(value, [], []), value), own, scope))
+        return self.holder(kinds)
 
 
 _CALLING = names.LAUNCHING | {"triton.Config", "passbench.launch.LaunchPlan", "passbench.launch.PlanTable"}
 """Functions that make what calls their arguments, a kernel aside."""
+
+
+def _accumulating(node: ast.Call) -> ast.expr | None:
+    """The function that `itertools.accumulate` is given, or what holds it."""
+    starred = [a for a in node.args if isinstance(a, ast.Starred)]
+    return next(iter([*starred, *node.args[1:2], *(k.value for k in node.keywords if k.arg in ("func", None))]), None)
 
 
 def _is_starred(node: ast.expr) -> bool:

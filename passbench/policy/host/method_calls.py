@@ -94,6 +94,15 @@ class MethodCalls(BuiltInCalls):
         addresses = any(self.kind(value, home) is ValueKind.ADDRESS for value in facts.defaults)
         return max(made, ValueKind.ADDRESS) if addresses or not facts.has_text else made
 
+    def replace_fields(self, keywords: Keywords) -> None:
+        """Let fields be what a copy of an instance is given for them: of any class, where `**` hands it in."""
+        spread = keywords.get(None, ValueKind.SCALAR).item()
+        unnamed = [name for own in self.class_homes for name in self.facts(own).fields] if None in keywords else []
+        self.steps.take(len(unnamed))
+        for name in {*keywords, *unnamed} - {None}:
+            self._share(FIELDS, name)
+            self.kinds.join(FIELDS, name, joined((keywords.get(name, ValueKind.SCALAR), spread)))
+
     @staticmethod
     def _makes_self(given: list[ast.expr], scope: Scope) -> bool:
         """Whether the first of these arguments is the new instance in `__init__` or `__post_init__`."""
@@ -145,10 +154,7 @@ class MethodCalls(BuiltInCalls):
         name, (positional, keywords) = method.attr, arguments
         given = max((*positional, *keywords.values()), default=ValueKind.SCALAR)
         if name in ("_asdict", "_replace") and self.has_named_tuples and not base.is_tensor and None not in keywords:
-            for field, kind in keywords.items():
-                if field is not None:
-                    self._share(FIELDS, field)
-                    self.kinds.join(FIELDS, field, kind)
+            self.replace_fields(keywords)
             return self.holder([base, given, ValueKind.HOLDER if self.kinds.holds_tensors(FIELDS) else base])
         of = [method.value, *node.args], [base, *positional]
         as_operator = OperatorCall(node, f".{name}()", f".{name}", *of, keywords, scope)
@@ -201,19 +207,13 @@ class MethodCalls(BuiltInCalls):
 
     def _sorts_by_own(self, node: ast.Call, item: ValueKind, scope: Scope) -> bool:
         """Whether `LIST.sort(key=…)` names a function of the pass or writes a lambda: it gets the items."""
-        keys = [k.value for k in node.keywords if k.arg == "key"]
-        if node.args or {k.arg for k in node.keywords} - {"key", "reverse"} or not keys:
-            return False
-        function = self.host_function(keys[0], scope)
-        if function is not None:
-            returned = self.called_back(function, [item], keys[0], scope)
-        elif isinstance(keys[0], ast.Lambda):
-            returned = self.called_lambda(keys[0], item, scope)
-        else:
-            return False
+        keys = [k.value for k in node.keywords if k.arg in ("key", None)]
+        plain = len(keys) == 1 and not node.args and {k.arg for k in node.keywords} <= {"key", "reverse"}
+        found = self.called_by_library(keys[0], [item], scope) if plain else None
+        returned = joined(self.returned_by(key, scope) for key in keys) if found is None else found
         if returned.holds_tensors:
             self.read(f"sort() reads what {ast.unparse(keys[0])} returns, which may be a tensor", scope, node)
-        return True
+        return found is not None
 
     def _call_own(
         self, node: ast.Call, name: str, positional: list[ValueKind], keywords: Keywords, scope: Scope

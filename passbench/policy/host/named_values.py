@@ -152,6 +152,8 @@ class NamedValues(Given):
             self.find("module_as_value", scope.module, node, message)
         elif dotted not in names.MATH and (stored := operators.stored_name(dotted)) is not None:
             effects = operators.library_call(stored, [], {})
+            if stored == "operator.mod":  # it makes texts, too
+                self.find("function_as_value", scope.module, node, "call operator.mod where it is needed")
             if dotted.startswith("torch.ops.") and dotted.count(".") == 3:  # others could set its overloads
                 self.find("function_as_value", scope.module, node, f"name an overload: {stored}")
             if effects.random or effects.reading or operators.writes_always(stored):
@@ -197,6 +199,7 @@ class NamedValues(Given):
         instance without a text of its own, an iterator, or a container of such."""
         if kind is ValueKind.ADDRESS or self.is_iterator(node, scope):
             message = f"the text of {ast.unparse(node)} may have an address; write a name of your own as a string"
+            message += ", or give its class a __repr__"
             self.find("forbidden_name", scope.module, node, message)
 
     def check_order(self, node: ast.expr, kind: ValueKind, scope: Scope) -> None:

@@ -1,7 +1,7 @@
-"""Attacks by names: a class of the pass has a member of some name, and the pass reads that name off an object of a
-library."""
+"""Attacks by what others do with members and functions of a pass: it reads the name of a member off an object of a
+library, or Python, torch and the standard library call what nobody has followed."""
 
-from tests.passbench.attacks.attack_kinds import WORKS, Attack, contract, static
+from tests.passbench.attacks.attack_kinds import READ, WORKS, Attack, contract, static
 from tests.passbench.attacks.attack_samples import add_relu
 
 MEMBER_ATTACKS = (
@@ -29,5 +29,42 @@ MEMBER_ATTACKS = (
         add_relu,
         (static("forbidden_attribute"), WORKS),
         "torch.Tensor as a value has the methods of tensors",
+    ),
+    Attack(
+        "class_by_default",
+        add_relu,
+        (static("forbidden_attribute"), WORKS),
+        "a class that a data class holds is a value; its methods may be called on anything, such as a generator",
+    ),
+    Attack(
+        "text_of_an_instance",
+        add_relu,
+        (static("forbidden_name"), WORKS),
+        "where a class has a __str__ alone, repr shows an address",
+    ),
+    Attack(
+        "equality_by_name",
+        add_relu,
+        (static("private_name"), READ, WORKS),
+        "what Python calls is a method, whose form is checked",
+    ),
+    Attack("asked_by_torch", add_relu, (static("host_read"), READ, WORKS), "torch compares the dim() of what it gets"),
+    Attack(
+        "default_of_a_lambda",
+        add_relu,
+        (static("host_read"), READ, WORKS),
+        "what a dict makes of a missing key is what the function returns",
+    ),
+    Attack(
+        "ordered_by_a_variable",
+        add_relu,
+        (static("host_read"), READ, WORKS),
+        "what max() compares is what the function returns that a variable holds",
+    ),
+    Attack(
+        "function_by_a_tensor",
+        add_relu,
+        (static("host_read"), READ, WORKS),
+        "which function of a list is called follows from a tensor's value",
     ),
 )

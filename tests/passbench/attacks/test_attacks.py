@@ -22,7 +22,7 @@ FIRST_OFF = """returns_torch_builtin computing_arguments imports_harness remembe
     returns_input lazy_tensor shared_object writes_score_file edits_harness sees_processes leaves_process
     kernel_builtins encoding heuristic_computes last_call_computes writes_earlier_output skips_in_place
     writes_beside types_that_compute turned_address evaluates_annotations text_for_the_interpreter
-    class_of_another_name hides_strides""".split()
+    class_of_another_name hides_strides class_by_default asked_by_torch""".split()
 """One or two of each kind, for the sake of time; the module's own `python -m` runs all, and the steps after."""
 WITHOUT_FIRST = [
     next(t for t in ATTACKS_ON_CPU if t.name == a.name and t.off == a.off(1)) for a in ATTACKS if a.name in FIRST_OFF

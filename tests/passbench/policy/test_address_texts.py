@@ -5,6 +5,7 @@ import pytest
 from tests.passbench.policy.test_policy import HEAD, IMPORTS, WRAPPER, check
 
 OWN = """
+import collections
 import dataclasses
 from typing import NamedTuple
 
@@ -32,9 +33,18 @@ class Plain:
 class Derived(Plain):
     pass
 
+class Spoken(Plain):
+    def __str__(self):
+        return "spoken"
+
 class Pair(NamedTuple):
     a: int
     b: object = 1
+
+class Empty:
+    pass
+
+EMPTY = collections.defaultdict(Empty)
 
 class Named(Plain):
     def __repr__(self):
@@ -53,6 +63,10 @@ class Data:
 @dataclasses.dataclass(repr=False)
 class Hidden:
     a: int = 1
+
+@dataclasses.dataclass
+class Filled:
+    b: object = dataclasses.field(default_factory=Empty)
 """
 REFUSED = """
 t = str(TABLE[0])
@@ -87,6 +101,12 @@ t = str(Named(1).method)
 t = str(functools.reduce(pick, [1, 2]))
 t = str(dataclasses.replace(Data(1), a=one))
 t = str(torch.no_grad())
+t = repr(Spoken(1))
+t = str(EMPTY[0])
+t = f"{Filled()}"
+t = operator.mod("%s", Plain(1))
+d = dataclasses.replace(Filled(), b=one); t = str(d.b)
+d = dataclasses.replace(Filled(), **{"b": one}); t = str(d.b)
 t = {one, kernel}
 t = set([Plain(1), Plain(2)])
 """

@@ -1,0 +1,53 @@
+import torch
+import triton
+import triton.language as tl
+
+
+def pattern(x, y):
+    return torch.relu(x + y)
+
+
+def replacement_args(x, y):
+    return (x, y)
+
+
+SEEN = {}
+
+
+class Like:
+    def dim(self):
+        return SEEN["sum"]
+
+
+LIKE = Like()
+
+
+@triton.jit
+def k(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    total = tl.load(x_ptr + offsets, mask=mask) + tl.load(y_ptr + offsets, mask=mask)
+    tl.store(out_ptr + offsets, tl.maximum(total, 0.0), mask=mask)
+
+
+@torch.fx.wrap
+def run(x, y):
+    out = torch.empty_like(x)
+    n = x.numel()
+    SEEN["sum"] = x.sum()
+    negative = False
+    try:
+        torch.nn.functional.local_response_norm(LIKE, 2)
+    except ValueError:
+        negative = True
+    except AttributeError:
+        pass
+    if negative:
+        k[(triton.cdiv(n, 256),)](x, y, out, n, BLOCK=256)
+    else:
+        k[(triton.cdiv(n, 256),)](y, x, out, n, BLOCK=256)
+    return out
+
+
+def replacement_func():
+    return run
