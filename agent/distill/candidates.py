@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cache, partial, reduce
 from itertools import product
 from operator import add
 from statistics import fmean
@@ -248,7 +248,7 @@ class _Search:
                 self.causes.append("a kernel that would add otherwise than eager")
                 return self._ops_that_add(region, each)
             given = () if whole is None else tuple(map(tuple, self._layouts(joined, whole)))
-            sized = Layouts.NONE if spared else self._of_any_size(region, predicted, sketches[0])
+            sized = cache(partial(self._of_any_size, region, predicted, sketches[0], spared))
             cases += [Case(joined.graph, one, region.graph, calls, given, sized) for one in exact]
             program = exact[0].program(LaunchLimits())
             copying = copying_us(each, {region.outputs[place]: count for place, count in spared.items()})
@@ -293,12 +293,14 @@ class _Search:
                     return graph, found
         return region.graph, plain
 
-    def _of_any_size(self, region: Region, inputs: Sequence[Input], sketch: Sketch) -> Layouts:
+    def _of_any_size(self, region: Region, inputs: Sequence[Input], sketch: Sketch, spared: Collection[int]) -> Layouts:
         def lower(graph: Graph, others: Sequence[Input]) -> Sketch | None:
             with suppress(*FAILURES):  # eager does not run the graph on another shape either
                 return self.sketches.of(graph, others, self.options.own_schedule)
             return None
 
+        if spared:  # the sketch is of another graph
+            return Layouts.NONE
         return layouts_of_any_size(region.graph, find_effects(region.graph, inputs), sketch, lower)
 
     def _known_whole(self, calls: Graph | None) -> list[OpEffects | None]:

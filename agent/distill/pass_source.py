@@ -5,7 +5,7 @@ that eager makes. Many calls on small tensors are replayed as a CUDA graph, whic
 """
 
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
 from agent.distill.eager.op_effects import find_effects
@@ -58,9 +58,8 @@ class Style:
     `products`: kernels compute small products of matrices, in an order of their own
     (`agent.distill.kernels.formulas.small_products`).
 
-    `for_others`: kernels for any size are also written in floating dtypes and orders of addition that no variant has,
-    where this says that such an order is eager's. That takes time, and is for the pass that is handed in
-    (`agent.distill.other_inputs`).
+    `for_others`: kernels for inputs that are no variant's are written, too (`agent.distill.other_inputs`), where this
+    says that the orders in which they add are eager's. That takes time, and is for the pass that is handed in.
 
     `compiled`: whole graphs are replaced by TorchInductor's own code in these numerics (`agent.distill.inductor`), ""
     for none; its kernels have the configurations of number `config` among those that TorchInductor chooses from.
@@ -101,7 +100,8 @@ class Case:
 
     Kernels compute `kernels`, which is `graph` unless library calls come ahead of them. These are `calls`, a graph of
     the region's inputs, which returns the kernels' inputs. They are other calls than eager's: all inputs but those of
-    `given`, one for each mixture of layouts, get eager's. `any_size`: in which layouts it has a kernel for all sizes.
+    `given`, one for each mixture of layouts, get eager's. `any_size` finds out in which layouts it has a kernel for
+    other shapes, which takes time.
     """
 
     graph: Graph
@@ -109,7 +109,7 @@ class Case:
     kernels: Graph
     calls: Graph | None = None
     given: tuple[tuple[Input, ...], ...] = ()
-    any_size: Layouts = Layouts.NONE
+    any_size: Callable[[], Layouts] = field(default=lambda: Layouts.NONE, compare=False)
 
     @property
     def without_plan(self) -> Graph:
@@ -272,16 +272,14 @@ def _constant_name(number: int, before: str, literal: str) -> str:
 
 
 def _of_any_size(cases: Sequence[Case], programs: Sequence[Program], style: Style) -> list[General]:
-    """The kernels for all sizes in the dtypes of each variant, and in others if `style` asks for them; none unless all
-    are called in the same way."""
+    """The kernels for other shapes, in the dtypes of each variant and in others, if `style` asks for them; none unless
+    all are called in the same way."""
     calls, graph = set(map(_call, programs)), cases[0].kernels
-    if len(calls) > 1:
+    if style.for_others is None or len(calls) > 1:
         return []
-    made = (general(case.sketch, style.limits, case.any_size) for case in cases if case.any_size)
+    made = (general(case.sketch, style.limits, layouts) for case in cases if (layouts := case.any_size()))
     found = alike([one for one in made if one is not None])
-    if not found or style.for_others is None:
-        return found
-    if cases[0].calls is None:
+    if found and cases[0].calls is None:
         more = in_other_dtypes(found, graph, lowered_exactly, style.limits)
         more += in_other_orders(found, graph, lowered_anew, exactly, style.limits)
         found += [one for one in more if _call(program_of(one.sketch, style.limits)) in calls]

@@ -225,7 +225,7 @@ def test_one_row_is_not_taken_for_all():
     """A sum over one element is a copy: asked is another shape, too."""
     one = variant(lambda x, y: torch.relu(x.sum(1, keepdim=True)) + y, tensor(8, 1), tensor(8, 1))
     task = Distill(sketches=SKETCHES).task(sample(one), ANY)
-    assert not any(case.any_size for each in task.graphs for c in each.candidates for case in c.cases)
+    assert not any(case.any_size() for each in task.graphs for c in each.candidates for case in c.cases)
 
 
 def _leaky_in_place(x):

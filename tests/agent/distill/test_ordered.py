@@ -209,7 +209,7 @@ def test_sums_of_several_orders_share_a_kernel(tmp_path, interpreter):
 
     x = _wide(4, 2304, dtype=BFLOAT16)
     one, source = _pass(function, (tensor(4, 2304, dtype="bfloat16"),), tmp_path / "pass")
-    assert len(re.findall(r"\ndef mean_\w+kernel(?:_\d+)?\(", source)) == 1
+    assert source.count("@triton.jit\ndef mean") == 1
     scaled, mean_square = interpreter.results(tmp_path / "pass", one, [x])
     orders = [sum_order(x.shape, x.stride(), (1,), dtype) for dtype in (BFLOAT16, FLOAT32)]
     assert orders[0].step == 2 * orders[1].step
