@@ -139,10 +139,11 @@ TYPE_FORMS = frozenset(
     f"{name}.{n}"
     for name, module in _TYPING
     for n in module.__all__
-    if n != "ForwardRef" and not isinstance(getattr(module, n), FunctionType)
+    if n not in ("ForwardRef", "Annotated") and not isinstance(getattr(module, n), FunctionType)
 )
-"""What annotations are made of. A function of these modules is none: `typing.get_type_hints` evaluates text. These
-modules have imported others, `typing.sys` for one, which are no part of them."""
+"""What types are made of that are values. A function of these modules is none: `typing.get_type_hints` evaluates text.
+Nor is `Annotated[PLAN, 1]`, which has the methods of its class. These modules have imported others, `typing.sys` for
+one, which are no part of them."""
 
 LAUNCH = "passbench.launch.Launch"
 CAPTURED = "passbench.launch.captured"

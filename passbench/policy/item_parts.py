@@ -6,7 +6,7 @@ may `args` of `def f(*args)`, of which the calls of `f` tell item by item what i
 
 import ast
 from collections import Counter
-from collections.abc import Container
+from collections.abc import Callable, Container
 
 from passbench.policy.modules import Module
 from passbench.policy.nodes import bound_names, walk
@@ -223,3 +223,22 @@ def constant_index(node: ast.expr) -> int | None:
     if not isinstance(constant, ast.Constant) or type(constant.value) is not int:
         return None
     return -constant.value if negative else constant.value
+
+
+def parts_of_union(node: ast.expr, dotted: Callable[[ast.expr], str | None]) -> list[ast.expr]:
+    """The types that `typing.Union[A, B]` or `A | B` is made of, those of unions within included, and `A` of
+    `typing.Annotated[A, "note"]`; of any other type it is the type itself. `dotted` says what a name stands for that
+    starts at an import."""
+    waiting, found = [node], []
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, ast.BinOp):
+            waiting += [part.left, part.right]
+            continue
+        name = (dotted(part.value) or "").rpartition(".")[2] if isinstance(part, ast.Subscript) else ""
+        if name not in ("Union", "Annotated"):
+            found.append(part)
+            continue
+        within = part.slice.elts if isinstance(part.slice, ast.Tuple) else [part.slice]
+        waiting += within if name == "Union" else within[:1]
+    return found

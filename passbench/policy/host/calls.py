@@ -188,13 +188,14 @@ class Calls(ImportedCalls):
         return True
 
     def _construct(self, node: ast.Call, own: ast.ClassDef, scope: Scope) -> ValueKind:
-        """An instance of a class of the pass: its fields are of the kinds that it is made with."""
+        """An instance of a class of the pass: its fields are of the kinds that it is made with, and of what they are
+        set to later. It is compared by these, and they are its text."""
         positional, keywords = self._given(node, scope)
         facts = self.facts(own)
         if max((*positional, *keywords.values()), default=ValueKind.SCALAR).holds_tensors and facts.is_error:
             self.read("what an error is made with can be read off its text", scope, node)
         self.steps.take(1 + len(facts.fields))
-        made = []
+        made = [self.set_later(own)] if facts.compares else []
         if facts.initial is not None:
             self._pass_starred(node, facts.initial, [ValueKind.SCALAR, *positional], keywords)
             held = self.holder([self.kinds.get(FIELDS, name) for name in facts.fields if facts.compares])

@@ -49,8 +49,7 @@ class Expressions(NamedValues):
                 return max((self.kind(part, scope) for part in parts), default=ValueKind.SCALAR)
             case ast.BinOp():
                 if isinstance(node.op, ast.BitOr) and self._type_parts(node, scope) is _BUILT_IN:
-                    self.annotation(node, scope)
-                    return ValueKind.SCALAR
+                    return self.type_value(node, scope)
                 sides = self.kind(node.left, scope), self.kind(node.right, scope)
                 return self.operate(node, sides, node.op, scope)
             case ast.UnaryOp():
@@ -348,8 +347,7 @@ class Expressions(NamedValues):
 
     def _subscript(self, node: ast.Subscript, scope: Scope) -> ValueKind:
         if self._is_type_form(node, scope):
-            self.annotation(node.slice, scope)
-            return ValueKind.SCALAR
+            return self.type_value(node, scope)
         kind, by = self.index(node, scope)
         if (item := self.rest_item(node)) is not None:
             return item

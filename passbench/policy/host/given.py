@@ -20,6 +20,9 @@ from passbench.policy.scopes import (
     parameters,
 )
 
+SET = "set()"
+"""The name under which `Kinds` keeps what methods of a class set fields to; no member can be called so."""
+
 
 class Given(Bindings):
     """Keeps what hooks of Triton, kernels, and methods of a name are given, and what `*args` of a function holds; and
@@ -29,6 +32,28 @@ class Given(Bindings):
     """What calls that name no function can call."""
 
     classes_of_methods: dict[ast.FunctionDef, ast.ClassDef]
+
+    def bind_field(self, name: str, kind: ValueKind, value: ast.expr | None, scope: Scope) -> None:
+        """As `Bindings` does; what a method sets is kept for the instances of its class, too."""
+        super().bind_field(name, kind, value, scope)
+        self._note_set(kind, scope)
+
+    def put_into(self, container: ast.expr, kind: ValueKind, scope: Scope) -> None:
+        """The same for what a method puts into a list or dict of its instance."""
+        super().put_into(container, kind, scope)
+        if self.is_own_field(container, scope):
+            self._note_set(kind, scope)
+
+    def _note_set(self, kind: ValueKind, scope: Scope) -> None:
+        around: Scope | None = scope
+        while around is not None and around.node not in self.classes_of_methods:
+            around = around.parent
+        if around is not None:
+            self.kinds.join(self.classes_of_methods[around.node], SET, self.holder([kind]))
+
+    def set_later(self, own: ast.ClassDef) -> ValueKind:
+        """What fields of an instance may be set to after it has been made: methods of its class tell."""
+        return joined(self.kinds.get(one, SET) for one in self.lineage(own))
 
     def enter(self, node: ast.FunctionDef | ast.Lambda, scope: Scope, kind: ValueKind) -> None:
         """What parameters can be at least: of this kind, their defaults, and what Triton hands in if it is a hook."""

@@ -88,6 +88,8 @@ class ImportedCalls(MethodCalls):
         if dotted in names.COLLECTING_CALLS:
             self._check_count(node, dotted, positional, keywords, scope)
             self._call_back(given)  # `accumulate` calls what it gets
+            if dotted == "collections.Counter" and given.holds_tensors:
+                self.read("a Counter counts, and compares what it has counted", scope, node)
             if dotted == "itertools.accumulate" and (keywords or len(positional) != 1 or _is_starred(node.args[0])):
                 self.let_libraries_call()
             if dotted == "itertools.accumulate" and (called := _accumulating(node)) is not None:

@@ -164,7 +164,8 @@ class MethodCalls(BuiltInCalls):
             return ValueKind.SCALAR
         if name in names.VIEW_METHODS:
             self._check_numbers(as_operator)
-            return ValueKind.OWN if name.startswith("new_") or base.is_made else base
+            of_class = given.holds_tensors and not base.is_tensor  # `torch.Tensor` may be a variable: `T.detach(x)`
+            return ValueKind.OWN if name.startswith("new_") or base.is_made else ValueKind.TENSOR if of_class else base
         if name in names.CONTAINER_METHODS and not base.is_tensor:
             if name in _KEYED and positional[:1] and positional[0].holds_tensors:
                 self.read("a tensor is no key of a list or dict", scope, node)

@@ -10,6 +10,7 @@ from passbench.policy.flow.known_instances import KnownInstances
 from passbench.policy.host.bindings import CONTEXT, FIELDS
 from passbench.policy.host.classes import fields_of
 from passbench.policy.host.given import Given
+from passbench.policy.item_parts import parts_of_union
 from passbench.policy.library_members import does_more, fields_of_tensors_too, is_of_plain_objects
 from passbench.policy.scopes import ITEMS, Scope, ValueKind, joined
 from passbench.policy.suggestions import advice_on
@@ -66,6 +67,17 @@ class NamedValues(Given):
         if isinstance(node, ast.Name) and scope.find(node.id) is self.scopes[scope.module.name]:
             return scope.module.classes.get(node.id)
         return None
+
+    def annotation(self, node: ast.expr | None, scope: Scope) -> None:
+        """Check a type; see `passbench.policy.host.expressions`."""
+        raise NotImplementedError
+
+    def type_value(self, node: ast.expr, scope: Scope) -> ValueKind:
+        """A type as a value. A union of one class of the pass, `typing.Union[PLAN]`, is that class."""
+        self.annotation(node, scope)
+        parts = parts_of_union(node, scope.module.dotted)
+        classes = {self.own_class(part, scope) for part in parts}
+        return self.kind(parts[0], scope) if len(classes) == 1 and None not in classes else ValueKind.SCALAR
 
     def _name(self, node: ast.Name, scope: Scope, hook: bool) -> ValueKind:
         function = self.host_function(node, scope)

@@ -43,6 +43,12 @@ MEMBER_ATTACKS = (
         "where a class has a __str__ alone, repr shows an address",
     ),
     Attack(
+        "text_of_a_late_field",
+        add_relu,
+        (static("host_read"), READ, WORKS),
+        "the text of a data class has what its fields are set to later",
+    ),
+    Attack(
         "equality_by_name",
         add_relu,
         (static("private_name"), READ, WORKS),

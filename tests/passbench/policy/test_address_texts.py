@@ -66,7 +66,15 @@ class Hidden:
 
 @dataclasses.dataclass
 class Filled:
-    b: object = dataclasses.field(default_factory=Empty)
+    c: object = dataclasses.field(default_factory=Empty)
+    d: object = 1
+
+@dataclasses.dataclass
+class Late:
+    late: object = 1
+
+    def keep(self, late):
+        self.late = late
 """
 REFUSED = """
 t = str(TABLE[0])
@@ -105,8 +113,9 @@ t = repr(Spoken(1))
 t = str(EMPTY[0])
 t = f"{Filled()}"
 t = operator.mod("%s", Plain(1))
-d = dataclasses.replace(Filled(), b=one); t = str(d.b)
-d = dataclasses.replace(Filled(), **{"b": one}); t = str(d.b)
+d = dataclasses.replace(Filled(), d=one); t = str(d.d)
+d = dataclasses.replace(Filled(), **{"d": one}); t = str(d.d)
+d = Late(1); d.keep(one); t = f"{d}"
 t = {one, kernel}
 t = set([Plain(1), Plain(2)])
 """
@@ -121,6 +130,7 @@ t = "%d of %d" % (n, 2); m = n % 2
 k = max(map(halved, x.shape)) % 4; j = functools.reduce(times, x.shape); t = f"{k}{j}"
 k = sorted((1, 2), key=halved)[0] % 2; j = max(1, 2, key=halved); t = f"{k}{j}"
 k = len(list(filter(halved, (1, 2)))) % 2; t = f"{k} {sum((1, 2), 3)}"
+t = f"{Late(1)}"
 names = {torch.float16: "half"}; t = str(names[torch.float16])
 """
 

@@ -49,6 +49,17 @@ CALLED = collections.defaultdict(ONE)
 class Holder:
     size: int = dataclasses.field(default_factory=lambda: 3)
 
+@dataclasses.dataclass
+class Late:
+    n: object = 0
+    kept: list = dataclasses.field(default_factory=list)
+
+    def keep(self, n):
+        self.n = n
+        self.kept.append(n)
+
+LATE = Late()
+
 def forwards(x, y):
     return x + y
 
@@ -59,6 +70,8 @@ BOTH = [forwards, backwards]
 """
 PLAN = "class Plan:\n    def rows(self):\n        return float(self)\n"
 KINDS = {
+    "PLAN": "import typing\nPLAN = typing.Union[Plan, typing.Union[typing.Annotated[Plan, 1]]]\n",
+    "PLANS": "import typing\nPLANS = typing.Annotated[Plan, 1]\n",
     "Kinds().one": "@dataclasses.dataclass\nclass Kinds:\n    one: object = dataclasses.field(default=Plan)\n",
     "KINDS['default_factory']": "KINDS = collections.defaultdict(list, default_factory=Plan)\n",
 }
@@ -83,6 +96,10 @@ z = BOTH[(x.sum() > 0).long()](x, y)
 z = operator.getitem(BOTH, (x.sum() > 0).long())(x, y)
 z = operator.eq([x], [y])
 z = operator.mod("%s", (x,))
+LATE.keep(x.sum()); z = LATE == Late(1)
+LATE.keep(x.sum()); z = f"{LATE}"
+kind = torch.Tensor; z = float(kind.detach(x.sum()))
+z = len(+collections.Counter({"a": x.sum()}))
 """.strip().splitlines()
 ALLOWED = """
 z = max(ROWS, key=RANK)[0] % 2 + min(ROWS, key=ONE.rank)[0] % 2
@@ -92,6 +109,7 @@ z = len(list(filter(lambda row: row[0] > 1, ROWS))) + list(map(ONE.rank, ROWS))[
 z = functools.reduce(lambda a, b: a * b, x.shape, 1) % 2 + functools.reduce(operator.mul, x.shape, 1) % 2
 z = list(itertools.accumulate(x.shape, lambda a, b: a * b))[-1] % 2 + bisect.bisect(ROWS, 1, key=lambda r: r[0])
 z = range(COUNTS[n] + Holder().size + operator.mod(n, 2) + operator.getitem(ROWS, 0)[0])
+LATE.keep(n); z = LATE == Late(1) or f"{LATE}"
 z = torch.where(operator.lt(x, y), operator.getitem(x, 0), y)
 """.strip().splitlines()
 MEMBERS = {
@@ -117,7 +135,7 @@ def test_a_tensor_that_a_library_gets_back_is_read(tmp_path, line):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_class_that_a_library_keeps_is_a_value(tmp_path, kind):
-    assert found(tmp_path, f"z = {kind}.rows(x)", PLAN + KINDS[kind]) == ["host_read"]
+    assert "host_read" in found(tmp_path, f"z = {kind}.rows(x)", PLAN + KINDS[kind])
 
 
 def test_numbers_that_a_library_gets_back_are_numbers(tmp_path):
