@@ -22,10 +22,10 @@ dtype changes from sample to sample. A sitting has three parts:
 `distill-static` has a row where it has answered; one that wrote the pass that `distill` handed in shares its row's
 figures. A sample that takes `distill` longer than `--patience` counts as left to eager. One that is not answered when
 the time is over, or has a baseline that nobody came to, is left to the next sitting, and so is one that found no memory
-beside what others keep: a sitting of fewer samples (`--now`) has more. DIR/rows has a file of each
-sample, so that a sitting that is killed loses nothing, and a later one with the same DIR goes on. `--only-table` makes
-the tables of what is there. With several GPUs start one such run each, with its `--part I/N`, its `--device` and its
-share of the cores (`taskset`).
+beside what others keep: a sitting of fewer samples (`--now`) has more. DIR/rows has a file of each sample, so that a
+sitting that is killed loses nothing, and a later one with the same DIR goes on. `--only-table` makes the tables of what
+is there. With several GPUs start one such run each, with its `--part I/N`, its `--device` and its share of the cores
+(`taskset`).
 
 With `--passes` recorded passes are measured instead of new ones, each on the variant that its row has; authors write
 those that no row has. Of several rows of a sample the last counts.

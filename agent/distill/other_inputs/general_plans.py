@@ -35,7 +35,8 @@ def layouts_of_any_size(graph: Graph, known: OpEffects, sketch: Sketch, lower: L
 def alike(found: Sequence[General]) -> list[General]:
     """The same, if all differ in their dtypes and shapes alone; else none."""
     texts = [(one.key, [kernel.text for kernel in one.kernels]) for one in found]
-    same = all(text == dict(texts)[key] for key, text in texts)
+    by_key = dict(texts)
+    same = all(text == by_key[key] for key, text in texts)
     return list(found) if same and len({(type(one), one.form) for one in found}) == 1 else []
 
 

@@ -10,13 +10,10 @@ from agent.distill.eager.emulated_sums import added
 from agent.distill.eager.op_effects import Addition
 from agent.distill.eager.orders_by_rows import confirmed_rows, order_of_rows, rows_of_same_orders
 from agent.distill.eager.sum_order import ROWS_OF_OTHER_ORDERS, order_of, sum_order
-from agent.distill.lowered_regions import Sketches
 from agent.distill.static import Distill
-from passbench.policy.check import check_dir
+from tests.agent.distill.test_any_size import SKETCHES, _source
+from tests.agent.distill.test_any_size import _directory as _written
 from tests.agent.support import ANY, FLOATS, in_dtype, sample, tensor, variant
-
-SKETCHES = Sketches()
-"""What has been lowered is known to all tests of this file."""
 
 
 def _softmax(x):
@@ -194,15 +191,9 @@ def test_numbers_of_rows_whose_order_is_not_confirmed_get_library_calls(tmp_path
 
 
 def _directory(function, inputs, tmp_path):
-    submission = Distill(margin=ANY, sketches=SKETCHES).write(sample(variant(function, *inputs)), tmp_path / "pass")
-    assert submission.compiler == "pass", submission.reason
-    assert check_dir(tmp_path / "pass") == []
-    assert "of_any_size(" in _source(tmp_path / "pass")
-    return tmp_path / "pass"
-
-
-def _source(directory):
-    return "".join(path.read_text() for path in sorted(directory.glob("fuse_*.py")))
+    directory = _written(function, inputs, tmp_path)
+    assert "of_any_size(" in _source(directory)
+    return directory
 
 
 @pytest.mark.gpu
