@@ -22,7 +22,7 @@ import triton
 import triton.language as tl
 
 from passbench.launch import Launch, LaunchPlan, PlanTable, empty_strided, plan_for
-from passbench.launch.bound_kernel import BoundKernel
+from passbench.launch.bound_kernel import bound_kernel
 from passbench.launch.capture import GraphCapture
 
 ROUNDS, CALLS = 7, 2000
@@ -87,12 +87,12 @@ def launches(table: CostTable) -> None:
     stream = torch.cuda.current_stream().cuda_stream
     function, packed, metadata = compiled.function, compiled.packed_metadata, compiled.metadata
     run, rest = compiled.run, tuple(constants.values())
-    tensorless = BoundKernel(compiled, (grid,), 3, constants)
+    tensorless = bound_kernel(compiled, 0, (grid,), 3, constants)
     pointers = a.data_ptr(), b.data_ptr(), out.data_ptr()
     ways: dict[str, Callable[[], object]] = {
         "Triton's JIT": lambda: add_kernel[(grid,)](a, b, out, num_warps=4, **constants),
         "passbench.launch.Launch": lambda: bound(a, b, out),
-        "BoundKernel.launch, addresses": lambda: tensorless.launch(pointers, stream),
+        "Kernel.launch in C, addresses": lambda: tensorless.launch(pointers, stream),
         "CompiledKernel.run, bound": lambda: run(
             grid, 1, 1, stream, function, packed, None, None, None, *pointers, *rest
         ),
@@ -179,6 +179,8 @@ def wrappers(table: CostTable) -> None:
     now(a, b)
     note = "" if torch.equal(now(a, b), before(a, b)) else " (WRONG VALUES)"
     table.time(f"a wrapper: plan_for, LaunchPlan{note}", lambda: now(a, b))
+    (plan,) = plan_for(found, a, b)
+    table.time("a LaunchPlan", lambda: plan(a, b))
 
 
 def plans(table: CostTable) -> None:

@@ -7,9 +7,9 @@ import torch
 from torch._C._dynamo import guards
 
 _current_device = getattr(torch._C, "_cuda_getDevice", None)
-_filled: list[bool] = []
-fills_memory = _filled.__len__
-"""How many callers want fresh memory filled. If there are any, torch allocates it, and they see that."""
+fillers: list[bool] = []
+"""One for each caller that wants fresh memory filled. If there are any, torch allocates it, and they see that."""
+fills_memory = fillers.__len__
 empty_on_current_device = guards._empty_strided_cuda
 """`(size, stride, dtype)`, tuples and a dtype: memory of the current GPU, past torch's dispatcher and never filled."""
 
@@ -17,11 +17,11 @@ empty_on_current_device = guards._empty_strided_cuda
 @contextmanager
 def filled() -> Iterator[None]:
     """A caller wants fresh memory filled in this context: `empty_strided` leaves it to torch."""
-    _filled.append(True)
+    fillers.append(True)
     try:
         yield
     finally:
-        _filled.pop()
+        fillers.pop()
 
 
 def empty_strided(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype, beside: torch.Tensor) -> torch.Tensor:

@@ -1,19 +1,19 @@
-"""A compiled Triton kernel with all arguments bound but the addresses of its tensors.
+"""A compiled Triton kernel with all arguments bound but its tensors' addresses, as `native_launch.c` launches it."""
 
-It is launched by torch's static launcher (`torch._C._StaticCudaLauncher`, which torch ships for TorchInductor's
-kernels), one C function for all kernels. What that does not take is launched by Triton's launcher of the kernel.
-"""
-
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
+from passbench.launch.native_launch import driver_functions, native
+
 ALIGNMENT = 16
 """Bytes; Triton compiles one kernel for pointers that are multiples of it, and others for all else."""
 
-_KINDS = {"i32": "i", "i64": "l", "u64": "K", "fp32": "f", "fp64": "d"}
-"""Triton's types of numbers, and what the static launcher calls them."""
+_KINDS = {"u1": "B", "i32": "i", "i64": "l", "u64": "K", "fp32": "f", "fp64": "d"}
+"""Triton's types of numbers, and what `native_launch.c` calls them."""
+_WARP = 32
+"""Threads."""
 
 
 def aligned(tensors: Sequence[torch.Tensor]) -> bool:
@@ -21,47 +21,38 @@ def aligned(tensors: Sequence[torch.Tensor]) -> bool:
     return not any(tensor.data_ptr() % ALIGNMENT for tensor in tensors)
 
 
-class BoundKernel:
-    """`compiled` with its grid; `tensors` are its first parameters, so many, and `rest` the others by name.
+def bound_kernel(compiled: Any, device: int, grid: tuple[int, ...], tensors: int, rest: Mapping[str, Any]) -> Any:
+    """`compiled` with its device and grid; `tensors` are its first parameters, so many, and `rest` the others by name.
 
-    `call` is a function and its first arguments; the others are the tensors' addresses with `rest`, and a stream.
+    Its `launch(addresses, stream)` launches it on tensors at these addresses, which are aligned, of the dtypes that it
+    was compiled for. None for a kernel that more than addresses and plain numbers belong to: Triton launches it.
     """
-
-    def __init__(self, compiled: Any, grid: tuple[int, ...], tensors: int, rest: Mapping[str, Any]) -> None:
-        static = static_arguments(compiled, tensors, rest)
-        if static is None:
-            launch, options = _by_triton(compiled.run, compiled.packed_metadata), (0, 0, "")
-            self.rest = tuple(rest.values())
-        else:
-            launch = torch._C._StaticCudaLauncher._launch_kernel
-            kinds, self.rest = static
-            options = (compiled.metadata.num_warps, compiled.metadata.shared, kinds)
-        self.call = (launch, compiled.function, *(*grid, 1, 1)[:3], *options)
-
-    def launch(self, addresses: tuple[int, ...], stream: int) -> None:
-        """Launch on tensors at these addresses, which are aligned, of the dtypes that the kernel was compiled for."""
-        launch, *given = self.call
-        launch(*given, (*addresses, *self.rest), stream)
+    plain = plain_arguments(compiled, tensors, rest)
+    if plain is None:
+        return None
+    x, y, z = (*grid, 1, 1)[:3]
+    threads = _WARP * compiled.metadata.num_warps
+    shared = compiled.metadata.shared
+    return native().Kernel(driver_functions(), device, compiled.function, (x, y, z), threads, shared, tensors, *plain)
 
 
-def static_arguments(compiled: Any, tensors: int, rest: Mapping[str, Any]) -> tuple[str, tuple] | None:
-    """What torch's static launcher needs for a kernel: the kinds of its arguments, and their values behind the tensors.
-    None if this torch has no such launcher, or it does not take this kernel."""
+def plain_arguments(compiled: Any, tensors: int, rest: Mapping[str, Any]) -> tuple[str, tuple] | None:
+    """The kinds of a kernel's arguments behind its tensors, and their values; None if some are of no such kind, or the
+    kernel is launched in another way (clusters, cooperation between programs)."""
     metadata = compiled.metadata
     plain = (
-        hasattr(torch._C, "_StaticCudaLauncher")
-        and metadata.target.backend == "cuda"
+        metadata.target.backend == "cuda"
         and metadata.num_ctas == 1
         and not any(getattr(metadata, name, False) for name in ("launch_cooperative_grid", "launch_pdl"))
     )
     types = list(compiled.src.signature.values())
     if not plain or not all(type(t) is str and t.startswith("*") for t in types[:tensors]):
         return None
-    kinds, values = "O" * tensors, []
+    kinds, values = "", []
     for kind, value in zip(types[tensors:], rest.values(), strict=True):
         if kind == "constexpr":  # also an int that is 1, and None: it is in the kernel
             continue
-        if kind not in _KINDS or type(value) not in (int, float):
+        if kind not in _KINDS or type(value) not in (bool, int, float):
             return None
         kinds += _KINDS[kind]
         values.append(value)
@@ -72,13 +63,3 @@ def static_arguments(compiled: Any, tensors: int, rest: Mapping[str, Any]) -> tu
             kinds += "O"
             values.append(None)
     return kinds, tuple(values)
-
-
-def _by_triton(run: Callable[..., None], metadata: Any) -> Callable[..., None]:
-    """Triton's launcher of one kernel, called as the static launcher is."""
-
-    def launch(function: Any, x: int, y: int, z: int, warps: int, shared: int, kinds: str, given: tuple, stream: int):
-        # As `JITFunction.run` does it, less what is for hooks on launches.
-        run(x, y, z, stream, function, metadata, None, None, None, *given)
-
-    return launch

@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from triton.runtime.jit import JITFunction
 
-from passbench.launch.bound_kernel import BoundKernel
+from passbench.launch.bound_kernel import bound_kernel
 
 SLOTS = 12
 _PIECE = 8192
@@ -108,7 +108,7 @@ class CopyLaunch:
         nothing = (unused.data_ptr(),) * (SLOTS - len(sizes))
         tables = tuple([(unused if x is None else x).data_ptr() for x in self._tables])
         self._behind = nothing + tables
-        self._kernel = BoundKernel(compiled, (len(pieces),), SLOTS + len(tables), constants)
+        self._kernel = bound_kernel(compiled, places.get_device(), (len(pieces),), SLOTS + len(tables), constants)
 
     def __call__(self, addresses: tuple[int, ...], stream: int) -> None:
         """Copy from these addresses, multiples of 16, as many as there are sizes."""

@@ -12,7 +12,7 @@ from triton.runtime.driver import driver
 from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction
 
-from passbench.launch.bound_kernel import BoundKernel, aligned
+from passbench.launch.bound_kernel import aligned, bound_kernel
 from passbench.launch.guarded_call import Step, guarded_call
 
 
@@ -20,10 +20,12 @@ class Launch:
     """A kernel with its grid and its constants: `Launch(add_kernel, (64,), BLOCK=256, num_warps=4)`.
 
     `grid` is one to three whole numbers; `constants` are the kernel's parameters behind its tensors, by name, and
-    options of the launch. Raises TypeError on anything but a `@triton.jit` function, and on tensors as constants.
+    options of the launch. Called with tensors, the kernel's first parameters in order, it launches on their device, the
+    current one, and its current stream. Raises TypeError on anything but a `@triton.jit` function, and on tensors as
+    constants.
     """
 
-    __slots__ = ("__bound", "__constants", "__grid", "__kernel", "__kind", "__launch")
+    __slots__ = ("__bound", "__constants", "__grid", "__kernel", "__kind", "__run")
 
     def __init__(self, kernel: JITFunction | InterpretedFunction, grid: tuple[int, ...], **constants: Any) -> None:
         if type(kernel) not in (JITFunction, InterpretedFunction):
@@ -33,15 +35,10 @@ class Launch:
         if any(isinstance(value, torch.Tensor) for value in constants.values()):
             raise TypeError("tensors are given to the launch, not fixed beforehand")
         self.__kernel, self.__grid, self.__constants = kernel, grid, constants
-        self.__bound: BoundKernel | None = None
-        self.__launch = self._by_triton
+        self.__bound: Any = None
+        self.__run = self._by_triton
 
-    def __call__(self, *tensors: torch.Tensor) -> None:
-        """Launch on the tensors' device, the current one, and its current stream. The tensors are the kernel's first
-        parameters, in order."""
-        self.__launch(*tensors)
-
-    def bound_for(self, dtypes: tuple[torch.dtype, ...], device: int) -> BoundKernel | None:
+    def bound_for(self, dtypes: tuple[torch.dtype, ...], device: int) -> Any:
         """The compiled kernel if it may have aligned tensors of these dtypes on this device."""
         return self.__bound if self.__bound is not None and self.__kind == (dtypes, device) else None
 
@@ -66,5 +63,10 @@ class Launch:
         parameters = list(self.__kernel.signature.parameters.values())[len(tensors) :]
         rest = {p.name: self.__constants.get(p.name, p.default) for p in parameters}
         dtypes, numbers = tuple([tensor.dtype for tensor in tensors]), tuple(range(len(tensors)))
-        self.__bound, self.__kind = BoundKernel(compiled, self.__grid, len(tensors), rest), (dtypes, device)
-        self.__launch = guarded_call(dtypes, (), [Step(self.__bound, numbers)], device, self._by_triton)
+        kernel = bound_kernel(compiled, device, self.__grid, len(tensors), rest)
+        if kernel is not None:
+            self.__bound, self.__kind = kernel, (dtypes, device)
+            self.__run = guarded_call(dtypes, (), [Step(kernel, numbers)], device, self._by_triton)
+
+
+Launch.__call__ = Launch._Launch__run  # Python looks up what a launch runs: no method of its own in between

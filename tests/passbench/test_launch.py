@@ -1,10 +1,11 @@
 """Cheap launches: what they take, when they leave Triton's own path, and what they hand to the driver then.
 
-There is no GPU here: a driver and a static launcher that note what they would launch stand in for CUDA's and torch's,
-and kernels compile for an H200.
+There is no GPU here: a driver of Triton's and functions of CUDA's driver that note what they would launch stand in for
+the real ones, and kernels compile for an H200.
 """
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -18,20 +19,23 @@ from passbench.launch import Launch, LaunchPlan, PlanTable, empty_strided, plan_
 ROOT = Path(__file__).resolve().parents[2]
 
 PROGRAM = """
+import ctypes
 import json
 import torch
 from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 from torch._C._dynamo import guards
-from passbench.launch import Launch, LaunchPlan, guarded_call
+from passbench.launch import Launch, LaunchPlan, bound_kernel, guarded_call
 
-calls, triton_runs, found = [], [], {}
+calls, triton_runs, found, functions, kinds, errors = [], [], {}, {}, [], []
 
 
 class Utils:
     def load_binary(self, name, kernel, shared, device):
-        return "module", "function " + name, 32, 0, 1024
+        number = 1000 + len(functions)
+        functions[number] = "function " + name, kinds[-1]
+        return "module", number, 32, 0, 1024
 
     def get_device_properties(self, device):
         return {"max_shared_mem": 232448, "multiprocessor_count": 132, "warpSize": 32}
@@ -42,18 +46,51 @@ class Utils:
 
 class Launcher:
     def __init__(self, source, metadata):
-        pass
+        types = [t for t in source.signature.values() if t != "constexpr"]
+        these = [{"u1": "B", "i32": "i", "i64": "l"}.get(t, "O") for t in types]
+        kinds.append("".join(these) + "OO")  # two scratch buffers
 
     def __call__(self, x, y, z, stream, function, metadata, extra, enter, leave, *arguments):
         given = [a.data_ptr() if isinstance(a, torch.Tensor) else a for a in arguments]
-        calls.append([x, y, z, stream, function, given, "Triton's"])
+        calls.append([x, y, z, stream, functions[function][0], given, "Triton's"])
 
 
-class Static:
-    @staticmethod
-    def _launch_kernel(function, x, y, z, warps, shared, kinds, arguments, stream):
-        assert len(kinds) == len(arguments)
-        calls.append([x, y, z, stream, function, list(arguments), f"{warps} warps, {kinds}"])
+def cu_launch_kernel(function, x, y, z, threads, threads_y, threads_z, shared, stream, arguments, extra):
+    if errors:
+        return errors.pop()
+    assert threads_y == threads_z == 1 and not extra
+    name, these = functions[function]
+    types = {"O": ctypes.c_void_p, "B": ctypes.c_uint8, "i": ctypes.c_int, "l": ctypes.c_long}
+    given = [ctypes.cast(arguments[n], ctypes.POINTER(types[kind])).contents.value for n, kind in enumerate(these)]
+    calls.append([x, y, z, stream, name, given, f"{threads} threads, {these}"])
+    return 0
+
+
+def cu_get_error_string(error, text):
+    text[0] = b"a launch that failed"
+    return 0
+
+
+def cu_device_primary_context_retain(context, device):
+    context[0] = 4711 + device
+    return 0
+
+
+def cu_set_current(context):
+    calls.append(["context", context])
+    return 0
+
+
+unsigned, integer, pointer = ctypes.c_uint, ctypes.c_int, ctypes.c_void_p
+pointers = ctypes.POINTER(pointer)
+prototypes = (
+    ((pointer, *[unsigned] * 7, pointer, pointers, pointer), cu_launch_kernel),
+    ((integer, ctypes.POINTER(ctypes.c_char_p)), cu_get_error_string),
+    ((pointers, integer), cu_device_primary_context_retain),
+    ((pointer,), cu_set_current),
+)
+kept = [ctypes.CFUNCTYPE(integer, *types)(function) for types, function in prototypes]
+bound_kernel.driver_functions = lambda: tuple(ctypes.cast(each, pointer).value for each in kept)
 
 
 class Driver:
@@ -66,7 +103,6 @@ class Driver:
 
 
 driver.set_active(Driver())
-torch._C._StaticCudaLauncher = Static
 run = JITFunction.run
 
 
@@ -95,6 +131,7 @@ found["others"] = launched(launch, y, x)
 found["unaligned"] = launched(launch, x[1:], out)
 found["another dtype"] = launched(launch, x.double(), out)
 found["as before"] = launched(launch, x, out)
+launch_of_all = launch
 late = Launch(scale_kernel, (3, 2), n=150, factor=2.0)
 found["begins unaligned"] = launched(late, x[1:], out)
 found["then aligned"] = launched(late, x, out)
@@ -115,6 +152,19 @@ for name, inputs in (("plan", (x, out)), ("plan, unaligned", (x[1:], out)), ("pl
     places = [t.data_ptr() for t in (*inputs, *fresh)]
     found[name] = {"triton": len(triton_runs), "tensors": [[places.index(p) for p in c[5][:2]] for c in calls]}
     found[name]["fresh"] = [[*t.shape, str(t.dtype)] for t in fresh]
+errors.append(201)
+found["a thread without a context"] = launched(launch_of_all, x, out)
+errors.append(700)
+try:
+    launch_of_all(x, out)
+except RuntimeError as error:
+    found["refused"] = str(error)
+for name, wrong in (("no tensors", (1.0, 2.0)), ("too few", (x,))):
+    for each in (launch_of_all, plan):
+        try:
+            each(*wrong)
+        except (TypeError, AttributeError, ValueError) as error:
+            found.setdefault(name, []).append(type(error).__name__)
 print(json.dumps(found))
 """
 """A process of its own, for Triton has one driver. The CPU's tensors have device -1 and stand for the GPU's."""
@@ -142,11 +192,14 @@ def found(tmp_path_factory, torch_forks):
     return json.loads(done.stdout)
 
 
+OTHERS = ("a thread without a context", "refused", "no tensors", "too few")
 SPECIAL = ("one", "long", "flag", "nothing")
 
 
 def test_every_launch_reaches_the_driver_once_and_with_its_tensors(found):
     for name, one in found.items():
+        if name in OTHERS:
+            continue
         if name.startswith("plan"):
             assert one["tensors"] == [[0, 1], [1, 3], [3, 2]], name
             assert one["fresh"] == [[100, "torch.float32"]] * 2, name
@@ -159,20 +212,33 @@ def test_every_launch_reaches_the_driver_once_and_with_its_tensors(found):
 
 
 def test_later_launches_do_not_pass_through_triton(found):
-    cheap = {name for name, one in found.items() if one["triton"] == 0}
+    cheap = {name for name, one in found.items() if name not in OTHERS and one["triton"] == 0}
     assert cheap == {"again", "others", "as before", "from then on", "one", "long", "flag", "plan"}
 
 
-def test_the_static_launcher_gets_what_the_compiled_kernel_takes(found):
+def test_the_driver_gets_what_the_compiled_kernel_takes(found):
     """Two tensors, the numbers that are not in the kernel, and its two scratch buffers."""
     ends = {name: [*found[name]["calls"][0][5][2:], found[name]["calls"][0][6]] for name in ("again", *SPECIAL)}
     assert ends == {
-        "again": [150, None, None, "2 warps, OOiOO"],
-        "one": [None, None, "4 warps, OOOO"],
-        "long": [1 << 40, None, None, "4 warps, OOlOO"],
-        "flag": [True, 2.0, 64, "Triton's"],  # which knows kinds of numbers that the static launcher does not
+        "again": [150, None, None, "64 threads, OOiOO"],
+        "one": [None, None, "128 threads, OOOO"],
+        "long": [1 << 40, None, None, "128 threads, OOlOO"],
+        "flag": [1, None, None, "128 threads, OOBOO"],
         "nothing": [150, 2.0, 64, "Triton's"],
     }
+
+
+def test_a_thread_without_a_context_gets_the_devices(found):
+    context, call = found["a thread without a context"]["calls"]
+    assert context == ["context", 4710] and call[4] == "function scale_kernel"
+
+
+def test_what_the_driver_refuses_is_an_error_with_its_reason(found):
+    assert found["refused"] == "CUDA driver error 700 at a launch: a launch that failed"
+
+
+def test_what_is_no_tensor_is_an_error(found):
+    assert len(found["no tensors"]) == len(found["too few"]) == 2
 
 
 @triton.jit
@@ -246,10 +312,7 @@ def _wanted(x, n):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("n", [1, 16, 17, 200])
-@pytest.mark.parametrize("static", [True, False])
-def test_both_ways_on_a_gpu(n, static, monkeypatch):
-    if not static:
-        monkeypatch.delattr(torch._C, "_StaticCudaLauncher")
+def test_both_ways_on_a_gpu(n):
     launch = _mixed(n, num_warps=2)
     for first, dtype in ((0, torch.float32), (0, torch.float32), (1, torch.float32), (0, torch.float16)):
         x = torch.randn(256, device="cuda").to(dtype)[first:]
@@ -271,6 +334,20 @@ def test_a_plan_on_a_gpu():
     for x, one, two in kept:
         assert torch.allclose(one, x * 2 + 3) and torch.allclose(two, one * 2 + 3)
     assert len({t.data_ptr() for _, *fresh in kept for t in fresh}) == 10
+
+
+@pytest.mark.gpu
+def test_the_first_that_a_thread_asks_of_cuda_is_a_launch():
+    launch, plan = _mixed(256), LaunchPlan(1, ((256,), (1,), torch.float32), (_mixed(256), (0, 1)))
+    x = torch.randn(256, device="cuda")
+    out = torch.zeros_like(x)
+    launch(x, out), plan(x), plan(x)
+    for call in (lambda: (launch(x, out), out)[1], lambda: plan(x)):
+        out.zero_()
+        torch.cuda.synchronize()
+        with ThreadPoolExecutor(1) as thread:
+            got = thread.submit(call).result()
+        assert torch.equal(got, _wanted(x, 256))
 
 
 @pytest.mark.gpu

@@ -89,7 +89,7 @@ class OperatorWatch(TorchDispatchMode):
             self.events += 1
             self._launching = True
             try:
-                call(launch, *tensors)
+                call.__get__(launch)(*tensors)  # a `Launch` is called as its own function
             finally:
                 self._launching = False
 
