@@ -321,7 +321,7 @@ def _parsed() -> argparse.Namespace:
     add("--names", type=Path, required=True, help="a file with the names of the samples")
     add("--first", type=int, help="so many of them alone")
     add("--part", default="0/1", metavar="I/N", help="the I-th of N parts of the samples, from 0")
-    add("--baselines", nargs="+", choices=BASELINES, default=BASELINES, help="these alone")
+    add("--baselines", nargs="*", choices=BASELINES, default=BASELINES, help="these alone; none: eager and `distill`")
     add("--device", default="cuda:0" if torch.cuda.is_available() else "cpu")
     add("--now", type=int, help="so many of those that have no rows yet are measured; 0: none is")
     add("--authors", type=int, default=6, help="processes that write passes")
