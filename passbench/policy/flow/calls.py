@@ -78,14 +78,7 @@ class FlowCalls(Values):
             return self._library_call(node, dotted, scope)
         if isinstance(node.func, ast.Name) and scope.find(node.func.id) is None:
             return self._built_in_call(node, node.func.id, scope)
-        if isinstance(node.func, ast.Subscript):
-            self.groups.join(ANYTHING, self._grid(node.func, scope))
         return self._unnamed(node, self._value(node.func, scope), self._arguments(node, scope))
-
-    def _grid(self, node: ast.Subscript, scope: Scope) -> int | None:
-        """What stands in `KERNEL[grid]`, if that may be a function, which Triton calls."""
-        plain = isinstance(node.slice, ast.Tuple | ast.Constant)
-        return None if plain else self._value(node.slice, scope)
 
     def _unnamed(self, node: ast.Call, called: int | None, given: GivenGroups) -> int:
         self.called[node] = called if called is not None else ANYTHING

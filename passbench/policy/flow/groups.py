@@ -6,7 +6,7 @@ grow together, so that what is put in under one name is there under all others.
 """
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 
 from passbench.policy.scopes import RETURN, parameters
@@ -69,6 +69,8 @@ class Groups:
         self._places: dict[tuple[object, str], int] = {}
         self._calls: list[_UnnamedCall] = []
         self._keys: list[tuple[int, int]] = []  # what is a key of a dict → the dict
+        self._indices: list[tuple[int, int]] = []  # what something is indexed by → what is indexed
+        self._launching: dict[int, bool] = {}  # whether a group holds a kernel, as far as that has been asked
         self._where: dict[Function, list[int]] = {}
         self._bound: list[int] = []
         self._known: dict[Function, bool] = {}
@@ -120,6 +122,11 @@ class Groups:
         """A dict may hand out what a key is. No list or dict is a key, so that the two groups stay apart."""
         if key is not None and container is not None:
             self._keys.append((key, container))
+
+    def note_index(self, index: int | None, indexed: int | None) -> None:
+        """What is indexed may be a kernel: in `KERNEL[grid](…)` Triton calls the grid, with what a launch gets."""
+        if index is not None and indexed is not None:
+            self._indices.append((index, indexed))
 
     def note_bound(self, group: int) -> None:
         """Note what a class holds: a function there gets the instance first, so that its arguments are others."""
@@ -183,18 +190,27 @@ class Groups:
         """Let a function's parameters from the `first` on be these arguments; the group of its result."""
         return self.hand(self.signature(function, first), given)
 
-    def settle(self, call: Callable[[Held, GivenGroups], int | None], within: Callable[[Held], list[int]]) -> None:
+    def settle(
+        self,
+        call: Callable[[Held, GivenGroups], int | None],
+        within: Callable[[Held], list[int]],
+        kernels: Container[Held],
+    ) -> None:
         """Follow the noted calls until nothing changes. `call` hands arguments to one of what a group may hold, and
         returns the group of the result; `within` are the groups of an object's fields. What `ANYTHING` holds may be
-        called by anyone, with anything, and so may what its fields hold."""
+        called by anyone, with anything, and so may what its fields hold. What one of the `kernels` is indexed by may
+        be called by Triton."""
         done: list[set[Held]] = [set() for _ in self._calls]
         opened: set[Held] = set()
         self._changed = True
         while self._changed:
             self._changed = False
-            self._steps.take(len(self._calls) + len(self._keys) + len(self._bound))
+            self._steps.take(len(self._calls) + len(self._keys) + len(self._bound) + len(self._indices))
             for key, container in self._keys:
                 self._hand_out(key, container)
+            grids = self._take_grids(kernels)
+            self._calls += [_UnnamedCall(grid, GivenGroups([self.ANYTHING]), self.ANYTHING) for grid in grids]
+            done += [set() for _ in grids]
             for group in self._bound:
                 held = self.held(group) or ()
                 self._steps.take(len(held))
@@ -229,6 +245,27 @@ class Groups:
                     self._where.setdefault(one, []).append(container)
             before |= found
             self._changed = True
+
+    def _take_grids(self, kernels: Container[Held]) -> list[int]:
+        """The noted indices of what has turned out to hold a kernel; they are noted no longer."""
+        self._launching = {}
+        grids, rest = [], []
+        for index, indexed in self._indices:
+            if self.may_launch(indexed, kernels):
+                grids.append(index)
+            else:
+                rest.append((index, indexed))
+        self._indices = rest
+        return grids
+
+    def may_launch(self, group: int, kernels: Container[Held]) -> bool:
+        """Whether a group may hold one of these kernels."""
+        group = self.find(group)
+        if group not in self._launching:
+            held = self.held(group)
+            self._steps.take(len(held or ()))
+            self._launching[group] = held is None or any(one in kernels for one in held)
+        return self._launching[group]
 
     def open(self) -> set[Held]:
         """What may be called by what is not known."""

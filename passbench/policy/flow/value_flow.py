@@ -34,7 +34,7 @@ class ValueFlow(FlowCalls):
         for name in self._methods:  # Python and libraries call these
             if name.startswith("__") and name not in ("__init__", "__post_init__", "__call__"):
                 self.groups.hand(self._methods_of_name(name), GivenGroups(spread=[ANYTHING]))
-        self.groups.settle(self._call_held, self._fields_of)
+        self.groups.settle(self._call_held, self._fields_of, pass_.kernel_homes)
 
     def held(self, group: int | None) -> set[Held] | None:
         """What a group may hold; None where that is not known."""
@@ -51,6 +51,16 @@ class ValueFlow(FlowCalls):
             return None if self._is_lost else set()
         held = self.held(group)
         return self.groups.open() if held is None else held
+
+    def grids(self, node: ast.Subscript) -> set[Held] | None:
+        """What of the pass Triton may call since it stands in `KERNEL[grid]`; None where that is not known."""
+        if self._is_lost or node not in self.indexed:
+            return None
+        index, indexed = self.indices[node], self.indexed[node]
+        kernels = self._pass.kernel_homes.keys()
+        if index is None or indexed is None or not self.groups.may_launch(indexed, kernels):
+            return set()
+        return self.held(index)
 
     def give_up(self) -> bool:
         """Let nothing be known any more. Returns whether that is new."""

@@ -73,6 +73,8 @@ class Values:
         self.called: dict[ast.Call, int] = {}
         self.bases: dict[ast.Attribute, int] = {}
         self.handed: dict[ast.expr, int | None] = {}  # what libraries get, and may call
+        self.indices: dict[ast.Subscript, int | None] = {}  # what is indexed → by what, if that may be a grid
+        self.indexed: dict[ast.Subscript, int | None] = {}
         self.noted: set[ast.AST] = set()  # where functions are values
         self.given_to_torch: list[int | None] = []  # what operators and methods of tensors get
         self._instances: dict[ast.AST, set[str]] = {}  # method → its parameter that is the instance
@@ -151,6 +153,7 @@ class Values:
 
     def _index(self, node: ast.Subscript, scope: Scope) -> int | None:
         index = self._value(node.slice, scope)
+        self.indices[node] = None if isinstance(node.slice, ast.Tuple) else index
         if "__getitem__" in self._methods:
             self.groups.hand(self._methods_of_name("__getitem__"), GivenGroups([index]))
         return index
@@ -176,7 +179,9 @@ class Values:
             case ast.Call():
                 return self._call(node, scope)
             case ast.Subscript():
-                container, _ = self._value(node.value, scope), self._index(node, scope)
+                self.indexed[node] = container = self._value(node.value, scope)
+                self._index(node, scope)
+                self.groups.note_index(self.indices[node], container)
                 if "__getitem__" not in self._methods:
                     return container
                 own = self._pass.known.class_of(node.value, scope)

@@ -33,6 +33,9 @@ class Arguments(Expressions):
     ) -> ValueKind:
         """Hand arguments of these kinds to a function or kernel of the pass; returns the kind of its result."""
         self.steps.take(len(parameters(function)))
+        if function not in self.given_tensors and any(k.holds_tensors for k in (*positional, *keywords.values())):
+            self.given_tensors.add(function)
+            self.kinds.changed = True
         order = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
         for name, kind in zip(order, positional, strict=False):
             self.kinds.join(function, name, kind)

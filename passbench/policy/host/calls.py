@@ -10,7 +10,15 @@ from passbench.policy.host.bindings import DIRECTLY, FIELDS, METHODS
 from passbench.policy.host.imported_calls import ImportedCalls
 from passbench.policy.kernels.heuristics import is_plain_number, returns_plain_numbers
 from passbench.policy.nodes import walk
-from passbench.policy.scopes import RETURN, Scope, ValueKind, joined, owned_values
+from passbench.policy.scopes import (
+    ITEM_OF_RETURN,
+    RETURN,
+    Scope,
+    ValueKind,
+    joined,
+    length_of_returns,
+    owned_values,
+)
 
 
 class Calls(ImportedCalls):
@@ -40,13 +48,12 @@ class Calls(ImportedCalls):
         if isinstance(node.func, ast.Subscript):  # kernel[grid](...), or a function out of a table
             self.kind(node.func.value, scope)
             self.mark_called(node.func.slice, scope)
-            if not self._fixes_grid(node.func.slice, scope):
+            if not self._fixes_grid(node.func.slice, scope) and not self._is_method_for_grid(node.func.slice, scope):
                 grid = self.kind(node.func.slice, scope, hook=True)
                 self.note_used("__getitem__", grid)
-                sizes = isinstance(node.func.slice, ast.Tuple) or self._is_lambda(node.func.slice, scope)
-                if grid >= ValueKind.ADDRESS and not sizes:
-                    self.let_triton_call(hooks=False)
-                if self._is_made(node.func.slice, grid, scope):
+                if not isinstance(node.func.slice, ast.Tuple) and not self._is_lambda(node.func.slice, scope):
+                    self.mark_grids(node.func, grid)
+                if self._is_made(node.func.slice, grid, scope) or self._returns_made(node.func.slice, scope):
                     self.read("a grid is made of numbers", scope, node)
             kernel, given = self._kernel(node.func.value, scope), self._arguments(node, scope)
             if kernel is None:
@@ -185,6 +192,22 @@ class Calls(ImportedCalls):
             self.hooks.add(function)
             self.fixed[function] = len(given)
             self.kinds.changed = True
+        return True
+
+    def _returns_made(self, node: ast.expr, scope: Scope) -> bool:
+        """Whether a grid is a call of a function that returns a tuple with tensors which the pass has made."""
+        function = self.host_function(node.func, scope) if isinstance(node, ast.Call) else None
+        length = length_of_returns(function) if function is not None else None
+        return any(self.kinds.get(function, ITEM_OF_RETURN.format(n)).is_made for n in range(length or 0))
+
+    def _is_method_for_grid(self, node: ast.expr, scope: Scope) -> bool:
+        """Whether a grid is a method of an instance of the pass, `PLAN.grid`, which Triton then calls."""
+        if not isinstance(node, ast.Attribute) or not self._is_plain_method(node, scope):
+            return False
+        self.seen.add(node)
+        self.kind(node.value, scope)
+        for method in self.methods_of(self.class_of(node.value, scope), node.attr):
+            self.mark_hook(method)
         return True
 
     def _construct(self, node: ast.Call, own: ast.ClassDef, scope: Scope) -> ValueKind:

@@ -349,6 +349,8 @@ class Expressions(NamedValues):
         if self._is_type_form(node, scope):
             return self.type_value(node, scope)
         kind, by = self.index(node, scope)
+        if not isinstance(node.slice, ast.Tuple | ast.Slice):
+            self.mark_grids(node, by)
         if (item := self.rest_item(node)) is not None:
             return item
         owner = scope.find(node.value.id) if isinstance(node.value, ast.Name) else None

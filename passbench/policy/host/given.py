@@ -85,6 +85,20 @@ class Given(Bindings):
         self.of_decorators |= {function} if self.decorating else set()
         self.kinds.changed = True
 
+    def mark_grids(self, node: ast.Subscript, grid: ValueKind) -> None:
+        """Note that Triton calls what stands in `KERNEL[grid]`, if a kernel may be what is indexed there."""
+        held = self.flow.grids(node)
+        if held is None and grid >= ValueKind.ADDRESS:
+            self.let_triton_call(hooks=False)
+        self.steps.take(len(held or ()))
+        for one in held or ():
+            if isinstance(one, ast.ClassDef | Instance):
+                own, name = (one, "__init__") if isinstance(one, ast.ClassDef) else (one.own, "__call__")
+                for method in self.methods_of(own, name):
+                    self.mark_hook(method)
+            elif one not in self.kernel_homes:
+                self.mark_hook(one)
+
     def launch_any(self, positional: list[ValueKind], keywords: dict[str | None, ValueKind], starred: bool) -> None:
         """Arguments of these kinds are given to something that may be any kernel of the pass."""
         for number, kind in enumerate(positional):
@@ -157,7 +171,8 @@ class Given(Bindings):
         method = scope.node in self.classes_of_methods
         place = (METHODS, scope.node.name) if method else None
         by_triton = method and scope.node.name == "__call__" and self.called_by_triton is ValueKind.HOLDER
-        if not (scope.hook or by_triton) or scope.node in self.escaped:
+        called = scope.node in self.escaped or scope.node in self.given_tensors
+        if called or not (scope.hook or by_triton):
             return False
         names = [p.arg for p in parameters(scope.node)] if method else []
         return not any(self.kinds.get(place, given).holds_tensors for given in (0, 1, "**", DIRECTLY, *names))

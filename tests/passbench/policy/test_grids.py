@@ -1,0 +1,58 @@
+"""Grids that functions make, and what Triton calls because a kernel is indexed by it: it gets what a launch gets."""
+
+import pytest
+
+from tests.passbench.policy.test_policy import check, in_wrapper
+
+LAUNCH = "kernel[{}](x, y, out, n, BLOCK=64)"
+FACTORY = "def make(n):\n    return lambda meta: (triton.cdiv(n, meta['BLOCK']), 1)\n"
+DEFINES = "def make(n):\n    def grid(meta):\n        return (triton.cdiv(n, meta['BLOCK']),)\n    return grid\n"
+SHAPES = (
+    "def make(n, wide):\n    if wide:\n        return lambda meta: (triton.cdiv(n, meta['BLOCK']),)\n    return (n,)\n"
+)
+PLAN = (
+    "class Plan:\n    def __init__(self, n):\n        self.n = n\n    def grid(self, meta):\n"
+    "        return (triton.cdiv(self.n, meta['BLOCK']),)\n"
+)
+READS = "def reads(meta):\n    return (int(meta['x_ptr']),)\n"
+HONEST = {
+    "a lambda that a function returns": (LAUNCH.format("make(n)"), FACTORY),
+    "a function that a function returns": ("grid = make(n)\n" + LAUNCH.format("grid"), DEFINES),
+    "a lambda or sizes": (LAUNCH.format("make(n, k > 1)"), SHAPES),
+    "a cached one": (LAUNCH.format("make(n)"), "import functools\n@functools.lru_cache\n" + FACTORY),
+    "one of a table": (LAUNCH.format("GRIDS['a'](n)"), FACTORY + "GRIDS = {'a': make}\n"),
+    "a method": ("plan = Plan(n)\n" + LAUNCH.format("plan.grid"), PLAN),
+    "a launch that has a name": ("launch = kernel[make(n)]\nlaunch(x, y, out, n, BLOCK=64)", FACTORY),
+}
+ATTACKS = {
+    "a lambda that reads what is launched": (LAUNCH.format("make(n)"), FACTORY.replace("1)", "int(meta['x_ptr']))")),
+    "a lambda that reads what it was made with": (LAUNCH.format("make(x)"), FACTORY.replace("1)", "int(n))")),
+    "a method that reads": (
+        "plan = Plan(n)\n" + LAUNCH.format("plan.grid"),
+        PLAN.replace("self.n,", "int(meta['x_ptr']),"),
+    ),
+    "sizes that are tensors": (LAUNCH.format("make(x)"), "def make(t):\n    return (t.sum(),)\n"),
+    "a launch that has a name": ("launch = kernel[reads]\nlaunch(x, y, out, n, BLOCK=64)", READS),
+    "a launch that a function returns": (
+        "launch_of(reads)(x, y, out, n, BLOCK=64)",
+        READS + "def launch_of(grid):\n    return kernel[grid]\n",
+    ),
+    "a launch of an instance": (
+        "launch = [kernel][0][Reads()]\nlaunch(x, y, out, n, BLOCK=64)",
+        "class Reads:\n    def __call__(self, meta):\n        return (int(meta['x_ptr']),)\n",
+    ),
+}
+
+
+def found(tmp_path, body: str, more: str) -> list[str]:
+    return [f.rule for f in check(tmp_path, in_wrapper(body) + more)]
+
+
+@pytest.mark.parametrize("what", HONEST)
+def test_a_grid_is_numbers_however_it_is_made(tmp_path, what):
+    assert found(tmp_path, *HONEST[what]) == []
+
+
+@pytest.mark.parametrize("what", ATTACKS)
+def test_what_triton_calls_reads_nothing(tmp_path, what):
+    assert "host_read" in found(tmp_path, *ATTACKS[what])
