@@ -141,7 +141,7 @@ class FlowCalls(Values):
         if own is None and dotted is not None and not scope.module.is_of_sibling(method):
             return self._library_call(node, dotted, scope)
         base = self._value(method.value, scope)
-        if base is not None:
+        if base is not None and own is None:
             self.bases[method] = base
         given = self._arguments(node, scope)
         results: list[int | None] = []

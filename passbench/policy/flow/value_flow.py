@@ -22,6 +22,7 @@ class ValueFlow(FlowCalls):
     def __init__(self, pass_: PassNames, special: Iterable[ast.FunctionDef]) -> None:
         super().__init__(pass_)
         self._open: set[ast.FunctionDef] | None = None
+        self._read_through: set[ast.ClassDef] | None = None
         self._replacements = {one for one in special if one.name == "replacement_func"}
         self._special = {*special} - self._replacements
         for module in pass_.modules.values():
@@ -88,10 +89,30 @@ class ValueFlow(FlowCalls):
         with what they get beside it: `torch.split(a, b)` is `a.split(b, 0)`."""
         if self._is_lost:
             return {*self._pass.class_homes}
+        found = self._given_to_torch()
+        return {one.own for one in found if isinstance(one, Instance)} | {*filter(_is_class, found)}
+
+    def _given_to_torch(self) -> set[Held]:
         given = [self.held(group) for group in {*self.given_to_torch} - {None}]
-        found = set().union(*(self.groups.open() if held is None else held for held in given))
-        made = {one.own for one in found if isinstance(one, Instance)}
-        return made | {one for one in found if isinstance(one, ast.ClassDef)}
+        return set().union(*(self.groups.open() if held is None else held for held in given))
+
+    def is_read_through(self, own: ast.ClassDef) -> bool:
+        """Whether a method of instances may be read off a class that is a value, as in `PLANS[key].start`, so that it
+        may be called on anything; and whether torch or a library may do that."""
+        if self._is_lost:
+            return True
+        if self._read_through is None:
+            self._read_through = {*filter(_is_class, self.groups.open() | self._given_to_torch())}
+            members: dict[int, set[str]] = {}
+            for node, group in self.bases.items():
+                members.setdefault(self.groups.find(group), set()).add(node.attr)
+            for group, names_read in members.items():
+                for one in filter(_is_class, self.held(group) or ()):
+                    self._pass.steps.take(len(lineage := self._pass.lineage(one)))
+                    methods = [s for home in lineage for s in home.body if isinstance(s, ast.FunctionDef)]
+                    if any(s.name in names_read and is_plain(s) for s in methods):
+                        self._read_through.add(one)
+        return own in self._read_through
 
     def kernels_given(self, kernel: ast.FunctionDef, parameter: str) -> set[ast.FunctionDef]:
         """The kernels that a parameter of a kernel is, where launches give it these and nothing that may be host code;

@@ -180,8 +180,11 @@ class Values:
                 return self._call(node, scope)
             case ast.Subscript():
                 self.indexed[node] = container = self._value(node.value, scope)
-                self._index(node, scope)
+                index = self._index(node, scope)
                 self.groups.note_index(self.indices[node], container)
+                library = (scope.module.dotted(node.value) or "").partition(".")[0]
+                if library and library not in scope.module.siblings:
+                    container = self.groups.join(container, index)  # a type that is made of a class
                 if "__getitem__" not in self._methods:
                     return container
                 own = self._pass.known.class_of(node.value, scope)
@@ -277,9 +280,9 @@ class Values:
         if library and self._pass.own_class(node.value, scope) is None:
             return self._imported(node, dotted, scope)
         base = self._value(node.value, scope)
-        if base is not None:
-            self.bases[node] = base
         own = self._pass.own_class(node.value, scope)
+        if base is not None and own is None:
+            self.bases[node] = base
         if own is not None and self._pass.facts(own).is_enumeration:
             return self.groups.join(self.groups.new(Instance(own)), self._field(node.attr))
         if node.attr not in self._fields:

@@ -98,12 +98,13 @@ class NamedValues(Given):
                     self.find("lambda_as_value", scope.module, node, message)
             if (own := self.own_class(node, scope)) is not None:
                 self.class_values.add(own)
-                if not (node in self.listed and self.facts(own).is_enumeration):
+                if self.flow.is_read_through(own) and not (node in self.listed and self.facts(own).is_enumeration):
                     self.note_handed_on(own)
             if owner.made_by is not None and owner.made_by[0] == node.id:
                 for one in self.derived(owner.made_by[1]):
                     self.class_values.add(one)
-                    self.note_handed_on(one)
+                    if self.flow.is_read_through(one):
+                        self.note_handed_on(one)
             kernel = owner is self.scopes[scope.module.name] and node.id in scope.module.kernels
             if node in self.keys_of_tables:
                 return ValueKind.SCALAR
@@ -148,7 +149,8 @@ class NamedValues(Given):
             self.check_sibling(place, node, scope)
             if (own := self.own_class(node, scope)) is not None:
                 self.class_values.add(own)
-                self.note_handed_on(own)
+                if self.flow.is_read_through(own):
+                    self.note_handed_on(own)
             other = self.modules.get(place[0])
             if other is not None and place[1] in other.kernels.keys() | other.classes.keys():
                 return ValueKind.ADDRESS

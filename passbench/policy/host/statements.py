@@ -273,8 +273,9 @@ class Statements(Calls):
             self.class_values |= {*self.lineage(own)}
             self.take_made(list(own_fields(own.body)))
         if own in self.handed_on and (bound := sorted(bound_by_methods(own))):
-            message = f"{own.name} is handed on or its methods are called through it, so these could set {bound[0]} of"
-            self.find("rebinding", scope.module, own, f"{message} what is another's; set fields in __init__ alone")
+            message = f"methods of {own.name} may be called through the class, so that they could set {bound[0]} of"
+            message += " what is another's; call them on instances, or set fields in __init__ alone"
+            self.find("rebinding", scope.module, own, message)
         functional = any(scope.module.dotted(base) == names.FUNCTION for base in own.bases)
         ancestors = self.lineage(own)
         bases = self.bases_of(ancestors)

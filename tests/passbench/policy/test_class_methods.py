@@ -121,3 +121,31 @@ def test_what_is_asked_for_is_given_to_the_class(tmp_path, what):
 def test_a_length_may_be_a_size(tmp_path):
     classes = DATA.format("a") + "    def __len__(self):\n        return self.a.shape[0]\n"
     assert found(tmp_path, classes, "len(Kept.of(x))") == []
+
+
+SETS = "class Plan:\n    def __init__(self, n):\n        self.width = n\n"
+SETS += "    def widen(self, k):\n        self.width = k\n        return k\n"
+KEEPS = "PLANS = {}\ndef register(name):\n    def keep(own):\n        PLANS[name] = own\n        return own\n"
+KEEPS += "    return keep\n"
+WIDENED = "z = PLANS['a'](n).widen(k)"
+OF_CLASSES = {
+    "registered by a decorator": (WIDENED, KEEPS + "@register('a')\n" + SETS, []),
+    "in a table": (WIDENED, SETS + "PLANS = {'a': Plan}\n", []),
+    "read off a table": ("z = PLANS['a'].widen(x, k)", KEEPS + "@register('a')\n" + SETS, ["rebinding"]),
+    "read off by the decorator": (
+        WIDENED,
+        KEEPS.replace("= own", "= own.widen(PLANS, 1) or own") + "@register('a')\n" + SETS,
+        ["rebinding"],
+    ),
+    "called by torch": (
+        "z = torch.split(PLANS['a'], x)",
+        SETS.replace("widen", "split") + "PLANS = {'a': Plan}\n",
+        ["rebinding"],
+    ),
+}
+
+
+@pytest.mark.parametrize("what", OF_CLASSES)
+def test_a_class_that_is_a_value_sets_fields_of_its_instances(tmp_path, what):
+    body, classes, rules = OF_CLASSES[what]
+    assert [f.rule for f in check(tmp_path, in_wrapper(body) + classes)] == rules
