@@ -1,6 +1,6 @@
 """Expressions that stand for something simpler, written as that: casts, `getattr` of a name that is written out, JSON
-that is, the name of a function, functions of `operator` that have a sign, and questions about the surroundings that are
-asked once, when a module is imported.
+that is, the name of a function, functions of `operator` that have a sign or get a part, and questions about the
+surroundings that are asked once, when a module is imported.
 
 `os.environ.get("BLOCK", "256")` at the top of a module is a text; a worker's environment is the same from its start on
 until a pass is imported. `"x" in inspect.signature(triton.Config).parameters` is true or false.
@@ -77,12 +77,16 @@ def _plain(node: ast.AST, dotted: Dotted, bound: Collection[str], once: bool, te
             found = texts.written(node)
         if found is None:
             found = _by_sign(node, dotted)
+        if found is None:
+            found = _getter(node, dotted)
     elif isinstance(node, ast.FormattedValue) and "type" not in bound and _is_type(node.value):
         named = ast.copy_location(ast.Attribute(node.value, "__name__", ast.Load()), node.value)
         found = ast.FormattedValue(named, node.conversion, node.format_spec)  # a type's text has no address
+    elif isinstance(node, ast.Name | ast.Attribute) and dotted(node) == "operator.getitem":
+        found = _lambda(("a list", "an index"), ast.Subscript(_named("a list"), _named("an index"), ast.Load()))
     elif isinstance(node, ast.Compare) and once and _asks(node, dotted):
         found = ast.Constant(False)
-    made = node if found is None else ast.copy_location(found, node)
+    made = node if found is None else ast.fix_missing_locations(ast.copy_location(found, node))
     named = isinstance(made, ast.Attribute) and made.attr in ("__name__", "__qualname__")
     return _of_type(made) if named and isinstance(made.ctx, ast.Load) and "type" not in bound else made
 
@@ -144,6 +148,37 @@ def _by_sign(node: ast.Call, dotted: Dotted) -> ast.expr | None:
         case name if name in _COMPARISONS:
             return ast.Compare(left, [_COMPARISONS[name]()], [right])
     return None
+
+
+def _getter(node: ast.Call, dotted: Dotted) -> ast.expr | None:
+    """`operator.itemgetter(1)` as `lambda row: row[1]`, `operator.attrgetter("cost")` as `lambda row: row.cost`; None
+    for other calls."""
+    kind = dotted(node.func)
+    if kind not in ("operator.itemgetter", "operator.attrgetter") or not node.args or node.keywords:
+        return None
+    parts: list[ast.expr] = []
+    for given in node.args:
+        if not isinstance(given, ast.Constant):
+            return None
+        part: ast.expr = _named("an item")
+        if kind == "operator.itemgetter":
+            part = ast.Subscript(part, given, ast.Load())
+        elif not isinstance(given.value, str) or not given.value.replace(".", "").isidentifier():
+            return None
+        else:
+            for name in given.value.split("."):
+                part = ast.Attribute(part, name, ast.Load())
+        parts.append(part)
+    return _lambda(("an item",), parts[0] if len(parts) == 1 else ast.Tuple(parts, ast.Load()))
+
+
+def _named(name: str) -> ast.Name:
+    return ast.Name(name, ast.Load())
+
+
+def _lambda(parameters: tuple[str, ...], body: ast.expr) -> ast.Lambda:
+    """A lambda with parameters that no source can spell."""
+    return ast.Lambda(ast.arguments([], [ast.arg(name) for name in parameters], None, [], [], None, []), body)
 
 
 def _is_type(node: ast.expr) -> bool:

@@ -1,7 +1,7 @@
 """The static policy on calls by a plain name: of built-ins, and of variables."""
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from passbench.policy import allowlists as names
 from passbench.policy import operators
@@ -168,7 +168,8 @@ class BuiltInCalls(OperatorCalls):
         if function is not None:
             return self.called_back(function, given, called, scope)
         if isinstance(called, ast.Lambda):
-            return self.called_lambda(called, max(given, default=ValueKind.SCALAR), scope)
+            self.pass_arguments(called, given, {})
+            return self.called_lambda(called, ValueKind.SCALAR, scope)
         if isinstance(called, ast.Call) and scope.module.dotted(called.func) == "functools.partial":
             plain = called.args and not called.keywords and not any(isinstance(a, ast.Starred) for a in called.args)
             function = self.host_function(called.args[0], scope) if plain else None
@@ -177,8 +178,9 @@ class BuiltInCalls(OperatorCalls):
             self.seen.add(called)
             fixed = [self.handed_kind(a, scope) for a in called.args[1:]]
             return self.called_back(function, [*fixed, *given], called.args[0], scope)
-        if isinstance(called, ast.Attribute) and self._is_plain_method(called, scope):
-            self.kind(called.value, scope)
+        if self.methods_read(called, scope):
+            self.seen.add(called)
+            self.base_kind(called, scope, called=True)
             return self.give_methods(called.attr, given, {})
         owner = scope.find(called.id) if isinstance(called, ast.Name) else None
         held = self.flow.held(self.flow.handed.get(called)) if owner is not None else None
@@ -188,11 +190,36 @@ class BuiltInCalls(OperatorCalls):
         self.kind(called, scope)
         return joined(self.called_back(one, given, called, scope) for one in held)
 
-    def _is_plain_method(self, node: ast.Attribute, scope: Scope) -> bool:
-        """Whether an attribute is a method of an instance of the pass, and nothing else by its name is a field."""
+    def order_by(self, key: ast.expr, items: list[ValueKind], what: str, scope: Scope) -> None:
+        """A library orders by what `key` returns for items of these kinds."""
+        if isinstance(key, ast.Name) and key.id in names.HANDED_ON and scope.find(key.id) is None:
+            if key.id == "str" and ValueKind.ADDRESS in items:
+                message = f"{what} orders by texts that may have an address; give the class a __repr__"
+                self.find("forbidden_name", scope.module, key, message)
+            return
+        returned = self.called_by_library(key, items, scope)
+        if returned is None:
+            self.kind(key, scope)
+            self.let_libraries_call()
+            computes = (scope.module.dotted(key) or "").startswith("torch.")
+            returned = ValueKind.TENSOR if computes else self.returned_by(key, scope)
+        if returned.holds_tensors:
+            self.read(f"{what} reads what {ast.unparse(key)} returns, which may be a tensor", scope, key)
+
+    def methods_read(self, node: ast.expr, scope: Scope) -> Sequence[ast.FunctionDef]:
+        """The methods of the pass that an attribute may be, read off an instance of the pass's, or static ones off
+        a class; empty where it may be something else."""
+        if not isinstance(node, ast.Attribute) or node.attr in self.stored_names | self.properties:
+            return ()
+        if scope.module.dotted(node) is not None and not scope.module.is_of_sibling(node):
+            return ()
+        if (named := self.own_class(node.value, scope)) is not None:
+            found = self.methods_of(named, node.attr)
+            return () if any(map(is_plain, found)) else found
         own = self.class_of(node.value, scope)
-        found = self.methods_of(own, node.attr) if own is not None and node.attr in self.methods else ()
-        return bool(found) and node.attr not in self.stored_names | self.properties and all(map(is_plain, found))
+        if own is not None and node.attr in self.methods:
+            return self.methods_of(own, node.attr)
+        return self.methods.get(node.attr, ()) if node.attr in self.fields else ()
 
     def returned(self, given: Iterable[ValueKind]) -> ValueKind:
         """What functions of the pass return that may be among arguments of these kinds, to be called by a library."""
@@ -241,10 +268,11 @@ class BuiltInCalls(OperatorCalls):
         else:
             return None
         rest = ast.copy_location(ast.Call(node.func, args, keywords), node)
-        if name in _KEYED and (scope.module.dotted(handed) or "").startswith("torch."):
-            self.read(f"{name}() reads what {ast.unparse(handed)} returns, which may be a tensor", scope, node)
         items = [max(kind, kind.item()) for kind in (self.kind(a, scope) for a in args)]
         item = max(items, default=ValueKind.SCALAR)
+        if name in _KEYED:
+            self.order_by(handed, [item], f"{name}()", scope)
+            return rest
         returned = self.called_by_library(handed, [item], scope) if name != "map" else None
         if returned is not None:
             if returned.holds_tensors:

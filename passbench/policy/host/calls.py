@@ -201,12 +201,12 @@ class Calls(ImportedCalls):
         return any(self.kinds.get(function, ITEM_OF_RETURN.format(n)).is_made for n in range(length or 0))
 
     def _is_method_for_grid(self, node: ast.expr, scope: Scope) -> bool:
-        """Whether a grid is a method of an instance of the pass, `PLAN.grid`, which Triton then calls."""
-        if not isinstance(node, ast.Attribute) or not self._is_plain_method(node, scope):
+        """Whether a grid is a method of the pass, `PLAN.grid`, which Triton then calls."""
+        if not (found := self.methods_read(node, scope)):
             return False
         self.seen.add(node)
-        self.kind(node.value, scope)
-        for method in self.methods_of(self.class_of(node.value, scope), node.attr):
+        self.base_kind(node, scope, called=True)
+        for method in found:
             self.mark_hook(method)
         return True
 

@@ -34,7 +34,9 @@ class ImportedCalls(MethodCalls):
         if dotted == "triton.Config":
             node = self._without_pre_hook(node, scope)
         if dotted.startswith("bisect."):
-            node = self._without_key(node, dotted, scope)
+            node = self._without_key(node, dotted, [self.kind(a, scope).item() for a in node.args[:1]], scope)
+            if any(k.arg is None for k in node.keywords):
+                self.find("forbidden_call", scope.module, node, f"name each argument of {dotted}, its key too")
         if dotted == "itertools.accumulate" and isinstance(called := _accumulating(node), ast.Lambda):
             rest = (a for a in (*node.args, *(k.value for k in node.keywords)) if a is not called)
             return self.holder([self._reduced_by_lambda(called, [self.kind(a, scope) for a in rest], scope)])
@@ -125,22 +127,6 @@ class ImportedCalls(MethodCalls):
         self.before_launches.add(function or hooks[0].value)
         rest = [k for k in node.keywords if k not in hooks]
         return ast.copy_location(ast.Call(node.func, node.args, rest), node)
-
-    def _without_key(self, node: ast.Call, dotted: str, scope: Scope) -> ast.Call:
-        """`bisect(places, n, key=f)` without its key, which is called with the places."""
-        keys = [k for k in node.keywords if k.arg == "key"]
-        places = [self.kind(a, scope).item() for a in node.args[:1]]
-        for key in keys:
-            returned = self.called_by_library(key.value, places, scope)
-            if returned is None:
-                self.kind(key.value, scope)
-                self.let_libraries_call()
-                returned = self.returned_by(key.value, scope)
-            if returned.holds_tensors:
-                self.read(f"{dotted} reads what its key returns, which may be a tensor", scope, node)
-        if any(k.arg is None for k in node.keywords):
-            self.find("forbidden_call", scope.module, node, f"name each argument of {dotted}, its key too")
-        return ast.copy_location(ast.Call(node.func, node.args, [k for k in node.keywords if k not in keys]), node)
 
     def _check_count(
         self, node: ast.Call, dotted: str, positional: list[ValueKind], keywords: Keywords, scope: Scope

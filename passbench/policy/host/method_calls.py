@@ -122,6 +122,8 @@ class MethodCalls(BuiltInCalls):
         if found is not None:
             return found
         base = self.base_kind(method, scope, called=True)
+        if name == "sort" and name not in self.methods | self.shared_names and not base.is_tensor:
+            node = self._without_key(node, ".sort()", [base.item()], scope)
         positional, keywords = self._arguments(node, scope)
         if name in _WRITTEN_OTHERWISE:  # a tensor has these, too
             message = f"Python calls {name}; write {_WRITTEN_OTHERWISE[name]}"
@@ -192,8 +194,8 @@ class MethodCalls(BuiltInCalls):
             return ValueKind.SCALAR
         if name in _OF_CONTAINERS and base <= ValueKind.HOLDER and given.holds_tensors:
             self.read("a tensor is no key: it stands for itself alone, not for its values", scope, node)
-        if name == "sort" and keywords and not self._sorts_by_own(node, base.item(), scope):
-            self.let_libraries_call()
+        if name == "sort" and not keywords.keys().isdisjoint(("key", None)):
+            self._sort_by_any(node, scope)
         if name == "sort" and base is ValueKind.HOLDER:
             self.read("how tensors of a list are ordered follows from their values", scope, node)
         if operators.is_method(name) and not name.startswith("_"):
@@ -206,15 +208,19 @@ class MethodCalls(BuiltInCalls):
         self.find(rule, scope.module, node, f"method {name}() is not allowed in host code; {advice}")
         return ValueKind.SCALAR  # one finding is enough
 
-    def _sorts_by_own(self, node: ast.Call, item: ValueKind, scope: Scope) -> bool:
-        """Whether `LIST.sort(key=…)` names a function of the pass or writes a lambda: it gets the items."""
-        keys = [k.value for k in node.keywords if k.arg in ("key", None)]
-        plain = len(keys) == 1 and not node.args and {k.arg for k in node.keywords} <= {"key", "reverse"}
-        found = self.called_by_library(keys[0], [item], scope) if plain else None
-        returned = joined(self.returned_by(key, scope) for key in keys) if found is None else found
-        if returned.holds_tensors:
-            self.read(f"sort() reads what {ast.unparse(keys[0])} returns, which may be a tensor", scope, node)
-        return found is not None
+    def _without_key(self, node: ast.Call, what: str, items: list[ValueKind], scope: Scope) -> ast.Call:
+        """`LIST.sort(key=f)`, or `bisect(places, n, key=f)`, without its key, which is called with the items."""
+        keys = [k for k in node.keywords if k.arg == "key"]
+        for key in keys:
+            self.order_by(key.value, items, what, scope)
+        return ast.copy_location(ast.Call(node.func, node.args, [k for k in node.keywords if k not in keys]), node)
+
+    def _sort_by_any(self, node: ast.Call, scope: Scope) -> None:
+        """`X.sort(**options)`, where the key is whatever these hold, and `X.sort(key=f)` of what may be no list."""
+        self.let_libraries_call()
+        for key in (k.value for k in node.keywords if k.arg in ("key", None)):
+            if self.returned_by(key, scope).holds_tensors:
+                self.read(f".sort() reads what {ast.unparse(key)} returns, which may be a tensor", scope, node)
 
     def _call_own(
         self, node: ast.Call, name: str, positional: list[ValueKind], keywords: Keywords, scope: Scope

@@ -34,6 +34,10 @@ class Lasting:
     def rank(self, row):
         return row[0]
 
+    @staticmethod
+    def second(row):
+        return row[1]
+
     def __call__(self, *rest):
         return SEEN["sum"]
 
@@ -41,6 +45,7 @@ class Lasting:
     __str__ = __repr__
 
 ONE = Lasting()
+ONES = {"one": ONE}
 COUNTS = collections.defaultdict(lambda: 0)
 SUMS = collections.defaultdict(lambda: SEEN["sum"])
 CALLED = collections.defaultdict(ONE)
@@ -92,6 +97,10 @@ z = float(functools.reduce(LAST, ROWS))
 z = float(functools.reduce(lambda a, b: SEEN["sum"], ROWS))
 z = float(list(itertools.accumulate(ROWS, lambda a, b: SEEN["sum"]))[1])
 z = bisect.bisect(ROWS, 1, key=last)
+ROWS.sort(key=ONE.last)
+ROWS.sort(key=ONES["one"].last)
+z = sorted([(x.sum(), 1)], key=operator.itemgetter(0))
+z = list(map(operator.getitem, [ROWS], [x.sum()]))
 z = BOTH[(x.sum() > 0).long()](x, y)
 z = operator.getitem(BOTH, (x.sum() > 0).long())(x, y)
 z = operator.eq([x], [y])
@@ -109,6 +118,10 @@ z = len(list(filter(lambda row: row[0] > 1, ROWS))) + list(map(ONE.rank, ROWS))[
 z = functools.reduce(lambda a, b: a * b, x.shape, 1) % 2 + functools.reduce(operator.mul, x.shape, 1) % 2
 z = list(itertools.accumulate(x.shape, lambda a, b: a * b))[-1] % 2 + bisect.bisect(ROWS, 1, key=lambda r: r[0])
 z = range(COUNTS[n] + Holder().size + operator.mod(n, 2) + operator.getitem(ROWS, 0)[0])
+ROWS.sort(key=ONE.rank, reverse=True); ROWS.sort(key=len)
+z = sorted(ROWS, key=ONES["one"].rank)[0][0] % 2; ROWS.sort(key=ONES["one"].rank)
+z = max(ROWS, key=operator.itemgetter(1, 0))[0] % 2 + min([Holder()], key=operator.attrgetter("size")).size
+z = sorted(ROWS, key=Lasting.second)[0][0] % 2; ROWS.sort(key=Lasting.second)
 LATE.keep(n); z = LATE == Late(1) or f"{LATE}"
 z = torch.where(operator.lt(x, y), operator.getitem(x, 0), y)
 """.strip().splitlines()

@@ -249,7 +249,7 @@ REFUSED_BODIES = {
     "clock": ("z = time.perf_counter()", "forbidden_call"),
     "modules": ("z = sys.modules", "forbidden_call"),
     "source": ("z = inspect.stack()", "forbidden_call"),
-    "attribute_getter": ('z = operator.attrgetter("data")(x)', "forbidden_call"),
+    "attribute_getter": ('z = operator.attrgetter("data")(x)', "forbidden_attribute"),
     "fft_of_module": ("f = torch.fft", "module_as_value"),
     "set_of_tensors": ("z = {x, y}", "host_read"),
     "tensor_as_key": ("d = {}\nz = d.get(x)", "host_read"),
