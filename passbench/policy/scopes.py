@@ -337,6 +337,8 @@ def makes_sequence(value: ast.expr, scope: Scope) -> bool:
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
         return value.func.id in _SEQUENCES and scope.find(value.func.id) is None
     if isinstance(value, ast.Call):
+        if scope.module.dotted(value.func) in _MAKING_SEQUENCES:
+            return True
         method = value.func.attr if isinstance(value.func, ast.Attribute) else ""
         return method in _TEXTS or (method in ("size", "stride") and not value.args and not value.keywords)
     if isinstance(value, ast.BinOp):
@@ -344,12 +346,16 @@ def makes_sequence(value: ast.expr, scope: Scope) -> bool:
     if isinstance(value, ast.Subscript):
         return isinstance(value.slice, ast.Slice) and makes_sequence(value.value, scope)
     if isinstance(value, ast.Attribute):
-        return value.attr == "shape" or scope.module.dotted(value) in _VERSIONS
+        return value.attr in ("shape", "__name__") or scope.module.dotted(value) in _VERSIONS
     text = isinstance(value, ast.Constant) and isinstance(value.value, str | bytes)
     return text or isinstance(value, ast.List | ast.Tuple | ast.ListComp | ast.JoinedStr)
 
 
 _ITERATORS = frozenset("map filter zip enumerate reversed iter".split())
 _SEQUENCES = frozenset("list tuple str repr sorted".split())
-_TEXTS = frozenset("join lower upper strip lstrip rstrip removeprefix removesuffix replace title capitalize".split())
+_TEXTS = frozenset(
+    """join lower upper strip lstrip rstrip removeprefix removesuffix replace title capitalize format split rsplit
+    splitlines partition rpartition""".split()
+)
+_MAKING_SEQUENCES = frozenset("collections.deque torch.Size torch.broadcast_shapes".split())
 _VERSIONS = frozenset("torch.__version__ torch.version.cuda torch.version.hip triton.__version__".split())

@@ -113,6 +113,32 @@ class Arguments(Expressions):
             self._collections[scope.node] = item_parts.written_collections(scope.node)
         return self._collections[scope.node].get(node.id)
 
+    def rest_of(self, node: ast.expr) -> list[ValueKind] | None:
+        """The kinds of what `args` or `args[1:]` holds, item by item, in a function that collects `*args`; None where
+        calls do not tell, or have different numbers of arguments."""
+        part = item_parts.constant_slice(node)
+        name = node.value if part is not None else node
+        function = self.collected.function_of(name)
+        lengths = self.collected.lengths(function, self.escaped | self.hooks) if function is not None else None
+        if lengths is None or len(lengths) > 1:
+            return None
+        first, place = self.collected.first[function], self._place_of(function)
+        items = [self.kinds.get(place, number) for number in range(first, max(lengths, default=first))]
+        return items if part is None else items[part]
+
+    def rest_item(self, node: ast.Subscript) -> ValueKind | None:
+        """The kind of `args[1]` in such a function."""
+        function, index = self.collected.function_of(node.value), item_parts.constant_index(node.slice)
+        lengths = self.collected.lengths(function, self.escaped | self.hooks) if function is not None else None
+        if lengths is None or index is None:
+            return None
+        first, place = self.collected.first[function], self._place_of(function)
+        places = {first + index} if index >= 0 else {length + index for length in lengths}
+        return joined(self.kinds.get(place, n) for n in places if n >= first)
+
+    def _place_of(self, function: ast.FunctionDef) -> object:
+        return function if function in self.homes else (METHODS, function.name)
+
     def check_cached(self, function: ast.FunctionDef, module: Module) -> None:
         """Report a cached function that gets tensors: its cache would remember earlier calls."""
         given = max((self.kinds.get(function, p.arg) for p in parameters(function)), default=ValueKind.SCALAR)
@@ -155,8 +181,8 @@ class Arguments(Expressions):
             one_by_one, stars = self._expanded(node, positional)
             self.launch_any(one_by_one, keywords, bool(stars))
             self.give_values(node, positional, keywords, scope)
-            self._give(node, "__call__", positional, keywords)
-            self._give(node, "__init__", positional, keywords)
+            self._give(node, "__call__", positional, keywords, scope)
+            self._give(node, "__init__", positional, keywords, scope)
             return
         self._pass_starred(node, kernel, positional, keywords)
         if self.report is not None and alone and (fault := fault_of_launch(kernel, node)) is not None:
@@ -241,14 +267,17 @@ class Arguments(Expressions):
         if any(self.is_iterator(value, scope) for _, value in values):
             positional = [max(kind, ValueKind.ADDRESS) for kind in positional]
             keywords = {name: max(kind, ValueKind.ADDRESS) for name, kind in keywords.items()}
+        self._give(node, VALUES, positional, keywords, scope)
+
+    def _give(
+        self, node: ast.Call, name: str, positional: list[ValueKind], keywords: Keywords, scope: Scope
+    ) -> ValueKind:
+        """Arguments for all methods of this name; a starred one may be any."""
+        values = [*enumerate(node.args), *((k.arg or "**", k.value) for k in node.keywords)]
         starred = any(isinstance(value, ast.Starred) for _, value in values)
         for place, value in values:
             if self.is_sequence(value.value if isinstance(value, ast.Starred) else value, scope):
-                self.note_sequence((METHODS, VALUES), "**" if starred else place)
-        self._give(node, VALUES, positional, keywords)
-
-    def _give(self, node: ast.Call, name: str, positional: list[ValueKind], keywords: Keywords) -> ValueKind:
-        """Arguments for all methods of this name; a starred one may be any."""
+                self.note_sequence((METHODS, name), "**" if starred else place)
         positional, stars = self._expanded(node, positional)
         if stars:
             worst = max([*positional, keywords.get(None, ValueKind.SCALAR)])

@@ -257,8 +257,7 @@ class Bindings:
             self._share(owner.node, target.id)
         if value is not None and self.is_iterator(value, scope):
             self.note_iterator(owner.node, target.id)
-        if value is not None and self.is_sequence(value, scope):
-            self.note_sequence(owner.node, target.id)
+        self.note_sequences(owner.node, target.id, value, scope)
         self.kinds.join(owner.node, target.id, kind)
 
     def _share(self, place: object, name: str) -> None:
@@ -286,8 +285,7 @@ class Bindings:
         """A field of this name is given this value; None stands for what may have another name."""
         if value is None or not _is_new(value, scope):
             self._share(FIELDS, name)
-        if value is not None and self.is_sequence(value, scope):
-            self.note_sequence(FIELDS, name)
+        self.note_sequences(FIELDS, name, value, scope)
         self.kinds.join(FIELDS, name, kind)
 
     def is_of_context(self, node: ast.expr, scope: Scope) -> bool:
@@ -319,7 +317,7 @@ class Bindings:
         self.find("container", scope.module, container, f"{ast.unparse(container)} may be another's; {advice}")
 
     def rest_of(self, node: ast.expr) -> list[ValueKind] | None:
-        """The kinds of what a parameter `*args` holds; see `passbench.policy.host.given`."""
+        """The kinds of what a parameter `*args` holds; see `passbench.policy.host.arguments`."""
         raise NotImplementedError
 
     @staticmethod
@@ -331,8 +329,8 @@ class Bindings:
         """Whether the value of an expression hands out items one by one, so that its text has an address."""
         raise NotImplementedError
 
-    def is_sequence(self, node: ast.expr, scope: Scope) -> bool:
-        """Whether the value of an expression is a list, a tuple or a text."""
+    def note_sequences(self, place: object, name: str, value: ast.expr | None, scope: Scope) -> None:
+        """Note what is given a list, a tuple or a text, or something that hands out such."""
         raise NotImplementedError
 
     def note_item(self, container: ast.expr, value: ast.expr | None, scope: Scope) -> None:

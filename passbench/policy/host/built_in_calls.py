@@ -59,7 +59,7 @@ class BuiltInCalls(OperatorCalls):
                 self.find("dynamic_call", scope.module, node, message)
             own = self.class_of(node.func, scope)
             if own is not None and self.methods_of(own, "__call__") and "__call__" not in self.stored_names:
-                return self._give(node, "__call__", positional, keywords)
+                return self._give(node, "__call__", positional, keywords, scope)
             return self.call_unnamed(node, positional, keywords, scope)
         if owner is None and _calls_a_value(node, name):
             self.let_libraries_call()

@@ -92,7 +92,7 @@ class Calls(ImportedCalls):
             elif isinstance(one, Instance):
                 for method in self.methods_of(one.own, "__call__"):
                     if method in self.collected.first:  # what it collects is kept by the name
-                        results.append(self._give(node, "__call__", positional, keywords))
+                        results.append(self._give(node, "__call__", positional, keywords, scope))
                     else:
                         results.append(self._pass_starred(node, method, [ValueKind.SCALAR, *positional], keywords))
                         given = joined((*positional, *keywords.values()))
@@ -221,6 +221,7 @@ class Calls(ImportedCalls):
         made = [self.set_later(own)] if facts.compares else []
         if facts.initial is not None:
             self._pass_starred(node, facts.initial, [ValueKind.SCALAR, *positional], keywords)
+            self._note_sequences(facts.initial, node, scope, 1)
             held = self.holder([self.kinds.get(FIELDS, name) for name in facts.fields if facts.compares])
             made.append(max(held, ValueKind.SCALAR if facts.has_text else ValueKind.ADDRESS))
         if facts.by_fields:

@@ -89,7 +89,8 @@ class Expressions(NamedValues):
                 owner = scope.find(node.target.id)
                 if owner is not None and self.is_iterator(node.value, scope):
                     self.note_iterator(owner.node, node.target.id)
-                return joined((kind, self.kind(_loaded(node.target), scope)))
+                loaded = ast.copy_location(ast.Name(node.target.id, ast.Load()), node.target)
+                return joined((kind, self.kind(loaded, scope)))
             case ast.Lambda():
                 if hook:
                     self.mark_hook(node)
@@ -109,6 +110,8 @@ class Expressions(NamedValues):
         """What a generator of the module hands out. It goes on later, where its arguments may be an earlier call's: it
         gets no tensors. Python ends it whenever it likes, between two calls too: nothing runs then."""
         value = ValueKind.SCALAR if node.value is None else self.handed_kind(node.value, scope)
+        if node.value is not None and self.is_sequence(node.value, scope):
+            self.note_sequence(scope.node, f"{RETURN}[:]")
         self.kinds.join(scope.node, RETURN, value if isinstance(node, ast.YieldFrom) else self.holder([value]))
         self.note_iterator(scope.node, RETURN)
         if scope.node in self.managers:  # it ends where its `with` does, its arguments are this call's
@@ -130,6 +133,7 @@ class Expressions(NamedValues):
         """Bind what a loop takes from an iterable, in the `inner` scope if it has one. `enumerate` and `zip` are seen
         through, and so are items whose parts are written out."""
         inner = inner or scope
+        self.note_taken(target, iterable, scope, inner)
         call = iterable if isinstance(iterable, ast.Call) and not iterable.keywords else None
         name = call.func.id if call is not None and isinstance(call.func, ast.Name) else None
         if name not in ("enumerate", "zip") or scope.find(name) is not None or not isinstance(target, ast.Tuple):
@@ -393,7 +397,3 @@ class Expressions(NamedValues):
 
 def _sides(node: ast.BinOp | ast.AugAssign) -> tuple[ast.expr, ast.expr]:
     return (node.left, node.right) if isinstance(node, ast.BinOp) else (node.target, node.value)
-
-
-def _loaded(target: ast.Name) -> ast.Name:
-    return ast.copy_location(ast.Name(target.id, ast.Load()), target)

@@ -20,13 +20,15 @@ from passbench.policy.scopes import (
     parameters,
 )
 
+_SAME_ITEMS = frozenset("list tuple set sorted reversed iter".split())
+"""Built-ins that hand out what they are given."""
 SET = "set()"
 """The name under which `Kinds` keeps what methods of a class set fields to; no member can be called so."""
 
 
 class Given(Bindings):
-    """Keeps what hooks of Triton, kernels, and methods of a name are given, and what `*args` of a function holds; and
-    which values are iterators or sequences."""
+    """Keeps what hooks of Triton, kernels, and methods of a name are given; and which values are iterators or
+    sequences."""
 
     flow: ValueFlow
     """What calls that name no function can call."""
@@ -131,6 +133,10 @@ class Given(Bindings):
             if self.flow.may_be_called(method) and (number == 0 or self.called_by_triton.is_tensor):
                 given = joined((given, self.called_by_triton))
             self.kinds.join(method, parameter.arg, given)
+            if (place, parameter.arg) in self.sequences or (
+                number < len(by_place) and (place, number) in self.sequences
+            ):
+                self.note_sequence(method, parameter.arg)
         if a.vararg is not None or a.kwarg is not None:
             by_triton = self.called_by_triton if self.flow.may_be_called(method) else ValueKind.SCALAR
             rest = self.holder([spread, by_triton, *self.kinds.all_of(place)])
@@ -196,32 +202,6 @@ class Given(Bindings):
         own = ValueKind.TENSOR if spread.holds_tensors else ValueKind.SCALAR
         return joined((self.kinds.get(LAUNCHED, name), own, *places))
 
-    def rest_of(self, node: ast.expr) -> list[ValueKind] | None:
-        """The kinds of what `args` or `args[1:]` holds, item by item, in a function that collects `*args`; None where
-        calls do not tell, or have different numbers of arguments."""
-        part = item_parts.constant_slice(node)
-        name = node.value if part is not None else node
-        function = self.collected.function_of(name)
-        lengths = self.collected.lengths(function, self.escaped | self.hooks) if function is not None else None
-        if lengths is None or len(lengths) > 1:
-            return None
-        first, place = self.collected.first[function], self._place_of(function)
-        items = [self.kinds.get(place, number) for number in range(first, max(lengths, default=first))]
-        return items if part is None else items[part]
-
-    def rest_item(self, node: ast.Subscript) -> ValueKind | None:
-        """The kind of `args[1]` in such a function."""
-        function, index = self.collected.function_of(node.value), item_parts.constant_index(node.slice)
-        lengths = self.collected.lengths(function, self.escaped | self.hooks) if function is not None else None
-        if lengths is None or index is None:
-            return None
-        first, place = self.collected.first[function], self._place_of(function)
-        places = {first + index} if index >= 0 else {length + index for length in lengths}
-        return joined(self.kinds.get(place, n) for n in places if n >= first)
-
-    def _place_of(self, function: ast.FunctionDef) -> object:
-        return function if function in self.homes else (METHODS, function.name)
-
     def is_iterator(self, node: ast.expr, scope: Scope) -> bool:
         """Whether the value of an expression is one of `makes_iterator`, here or in a function of the pass."""
         if isinstance(node, ast.IfExp | ast.BoolOp | ast.NamedExpr):
@@ -241,7 +221,10 @@ class Given(Bindings):
             return any(self.is_sequence(part, scope) for part in parts)
         if isinstance(node, ast.Attribute):
             places = ((FIELDS, node.attr), ((METHODS, node.attr), RETURN))  # a property is a method
-            return any(place in self.sequences for place in places) or makes_sequence(node, scope)
+            if any(place in self.sequences for place in places) or makes_sequence(node, scope):
+                return True
+            member = node.value if node.attr == "value" and isinstance(node.value, ast.Attribute) else None
+            return member is not None and (self.own_class(member.value, scope), member.attr) in self.sequences
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
             return self.is_sequence(node.value, scope)
         if isinstance(node, ast.Subscript):
@@ -253,12 +236,94 @@ class Given(Bindings):
         if any((function, RETURN) in self.sequences for function in called):
             return True
         method = node.func if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
-        taken = method is not None and method.attr in ("get", "setdefault", "pop")
-        if taken and self._put_in(method.value, scope) in self.sequences:
-            return True
+        if method is not None and method.attr in ("get", "setdefault", "pop") and node.args:
+            item = ast.copy_location(ast.Subscript(method.value, node.args[0], ast.Load()), node)
+            if any(self.is_sequence(part, scope) for part in (item, *node.args[1:])):
+                return True
+        if isinstance(node, ast.Call) and (picked := self._picked(node, scope)) is not None:
+            return picked
         own = self.own_class(node.func, scope) if isinstance(node, ast.Call) else None
         tuples = own is not None and "typing.NamedTuple" in self.bases_of(self.lineage(own))
-        return tuples or (self._named_function(node, scope) is None and makes_sequence(node, scope))
+        own_code = self._named_function(node, scope) is not None or (method is not None and method.attr in self.methods)
+        return tuples or (not own_code and makes_sequence(node, scope))
+
+    def _picked(self, node: ast.Call, scope: Scope) -> bool | None:
+        """Whether a call that returns one of its arguments, or an item of one, may return a sequence; None for others.
+        What a factory makes counts, too."""
+        dotted = scope.module.dotted(node.func)
+        name = node.func.id if isinstance(node.func, ast.Name) and scope.find(node.func.id) is None else ""
+        if dotted in ("dataclasses.field", "collections.defaultdict"):
+            made = [k.value for k in node.keywords if k.arg == "default_factory"]
+            made += node.args[:1] if dotted == "collections.defaultdict" else []
+            return any(
+                self.is_sequence(one.body if isinstance(one, ast.Lambda) else ast.Call(one, [], []), scope)
+                for one in made
+            )
+        if dotted == "copy.copy" or (name in ("min", "max") and len(node.args) > 1):
+            return any(self.is_sequence(a, scope) for a in node.args)
+        if name in ("min", "max", "next") and node.args:
+            return self.hands_out_sequences(node.args[0], scope)
+        return self.is_sequence(node.args[1], scope) if name == "sum" and len(node.args) > 1 else None
+
+    def hands_out_sequences(self, node: ast.expr, scope: Scope) -> bool:
+        """Whether what is taken from an expression, one by one, may be a list, a tuple or a text: from what is written
+        out, from a generator of the pass, or from what holds one of these."""
+        if isinstance(node, ast.List | ast.Tuple | ast.Set):
+            self.steps.take(len(node.elts))
+            return any(self.is_sequence(item, scope) for item in node.elts)
+        if isinstance(node, ast.Constant | ast.JoinedStr):
+            return self.is_sequence(node, scope)
+        if isinstance(node, ast.Dict):
+            return any(self.is_sequence(key, scope) for key in node.keys if key is not None)
+        if isinstance(node, ast.ListComp | ast.GeneratorExp):
+            inner = self._opened.get(node)
+            return inner is not None and self.is_sequence(node.elt, inner)
+        if isinstance(node, ast.Name):
+            owner = scope.find(node.id)
+            return owner is not None and (owner.node, f"{node.id}[:]") in self.sequences
+        if not isinstance(node, ast.Call):
+            return False
+        if any((function, f"{RETURN}[:]") in self.sequences for function in self._may_call(node, scope)):
+            return True
+        if (
+            isinstance(node.func, ast.Attribute)
+            and node.func.attr == "values"
+            and isinstance(node.func.value, ast.Dict)
+        ):
+            return any(self.is_sequence(value, scope) for value in node.func.value.values)
+        name = node.func.id if isinstance(node.func, ast.Name) and scope.find(node.func.id) is None else ""
+        if name == "map" and node.args:
+            return self.is_sequence(ast.Call(node.args[0], [], []), scope)
+        return name in _SAME_ITEMS and bool(node.args) and self.hands_out_sequences(node.args[0], scope)
+
+    def note_sequences(self, place: object, name: str, value: ast.expr | None, scope: Scope) -> None:
+        """Note a variable, a field or a result that is given a list, a tuple or a text, or what hands out such."""
+        if value is not None and self.is_sequence(value, scope):
+            self.note_sequence(place, name)
+        if value is not None and self.hands_out_sequences(value, scope):
+            self.note_sequence(place, f"{name}[:]")
+
+    def note_taken(self, target: ast.expr, iterable: ast.expr, scope: Scope, inner: Scope) -> None:
+        """Note which names that a loop binds may be lists, tuples or texts."""
+        found: list[ast.expr] = []
+        if isinstance(target, ast.Tuple):
+            zipped = (
+                isinstance(iterable, ast.Call) and isinstance(iterable.func, ast.Name) and iterable.func.id == "zip"
+            )
+            for element, given in zip(target.elts, iterable.args, strict=False) if zipped else ():
+                self.note_taken(element, given, scope, inner)
+            held = item_parts.dict_of_items(iterable)
+            for display, home in self._displays(held or iterable, scope):
+                pairs = held is not None and isinstance(display, ast.Dict)
+                columns = [display.keys, display.values] if pairs else item_parts.columns(display)
+                for element, column in zip(target.elts, columns or (), strict=False):
+                    self.steps.take(len(column))
+                    found += [element] if any(self.is_sequence(one, home) for one in column if one is not None) else []
+        elif self.hands_out_sequences(iterable, scope):
+            found = [target]
+        for element in found:
+            if isinstance(element, ast.Name) and (owner := inner.find(element.id)) is not None:
+                self.note_sequence(owner.node, element.id)
 
     def _put_in(self, container: ast.expr, scope: Scope) -> tuple[object, str]:
         """The place of what has been put into a variable's or a field's container."""
@@ -274,17 +339,24 @@ class Given(Bindings):
             if place[0] is not None:
                 self.note_sequence(*place)
 
+    def _displays(self, node: ast.expr, scope: Scope) -> list[tuple[ast.expr, Scope]]:
+        """What is written out for an expression, and where: itself, or all that a variable is given."""
+        owner = scope.find(node.id) if isinstance(node, ast.Name) else None
+        if owner is None:
+            return self._items_written(node, scope) if isinstance(node, ast.Subscript) else [(node, scope)]
+        if (place := (owner.node, node.id)) not in self._owned_values:
+            self.steps.take(len(walk(owner.node)))
+            self._owned_values[place] = owned_values(*place)
+        return [(value, owner) for value in self._owned_values[place]]
+
     def _items_written(self, node: ast.Subscript, scope: Scope) -> list[tuple[ast.expr, Scope]]:
         """What an item may be of a display, or of a variable that holds displays alone, and where it is written."""
-        of, owner = node.value, scope.find(node.value.id) if isinstance(node.value, ast.Name) else None
-        if owner is not None:
-            if (place := (owner.node, of.id)) not in self._owned_values:
-                self.steps.take(len(walk(owner.node)))
-                self._owned_values[place] = owned_values(*place)
-            written = [(value, owner) for value in self._owned_values[place]]
-        else:
-            written = self._items_written(of, scope) if isinstance(of, ast.Subscript) else [(of, scope)]
-        return [(item, home) for display, home in written for item in item_parts.items_at(display, node.slice)]
+        found = []
+        for display, home in self._displays(node.value, scope):
+            made = isinstance(display, ast.Call) and home.module.dotted(display.func) == "collections.defaultdict"
+            items = [display] if made else item_parts.items_at(display, node.slice)
+            found += [(item, home) for item in items]
+        return found
 
     def _named_function(self, node: ast.expr, scope: Scope) -> ast.FunctionDef | None:
         return self.host_function(node.func, scope) if isinstance(node, ast.Call) else None

@@ -220,6 +220,9 @@ class ImportedCalls(MethodCalls):
         if function in self.collected.first:
             self._note_collected(function, None)
         fixed = [a.arg for a in (*function.args.posonlyargs, *function.args.args)][: len(given)]
+        for name, value in zip(fixed, node.args[1:], strict=False):
+            if self.is_sequence(value, scope):
+                self.note_sequence(function, name)
         for parameter in parameters(function):
             starred = parameter in (function.args.vararg, function.args.kwarg)
             if parameter.arg not in fixed:

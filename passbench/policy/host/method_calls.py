@@ -82,6 +82,10 @@ class MethodCalls(BuiltInCalls):
         positional, stars = self._expanded(node, positional)
         spread = [*(positional[n].item() for n in stars), keywords.get(None, ValueKind.SCALAR).item()]
         given = joined((*positional, *spread))
+        by_place = [] if stars else zip(facts.fields, node.args, strict=False)
+        for name, value in (*by_place, *((k.arg, k.value) for k in node.keywords if k.arg in facts.fields)):
+            if self.is_sequence(value, scope):
+                self.note_sequence(FIELDS, name)
         for number, name in enumerate(facts.fields):
             if number < len(positional) or name in keywords or None in keywords or stars:
                 self.shared.add((FIELDS, name))
@@ -228,7 +232,7 @@ class MethodCalls(BuiltInCalls):
         """A method of a class of the pass, or a function that a field holds."""
         if name not in self.methods and not self.shared_names.get(name):
             return self.call_unnamed(node, positional, keywords, scope)
-        found = self._give(node, name, positional, keywords)
+        found = self._give(node, name, positional, keywords, scope)
         if name in self.stored_names:  # a field of this name may hold a function, a property may return one
             found = joined((found, self.call_unnamed(node, positional, keywords, scope)))
         return found

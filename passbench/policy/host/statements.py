@@ -45,8 +45,7 @@ class Statements(Calls):
                         self.kinds.join(scope.node, ITEM_OF_RETURN.format(number), self.handed_kind(item, scope))
                 if node.value is not None and self.is_iterator(node.value, scope):
                     self.note_iterator(scope.node, RETURN)
-                if node.value is not None and self.is_sequence(node.value, scope):
-                    self.note_sequence(scope.node, RETURN)
+                self.note_sequences(scope.node, RETURN, node.value, scope)
             case ast.Assign():
                 kind = self.kind(node.value, scope, bound=_has_own_name(node.targets, scope))
                 for target in node.targets:
@@ -142,6 +141,8 @@ class Statements(Calls):
                         self._captured[pattern] = ast.copy_location(ast.Name(pattern.name, ast.Store()), pattern)
                     whole = pattern is case.pattern
                     self.assign(self._captured[pattern], subject if whole else subject.item(), scope, None)
+                    if whole and self.is_sequence(node.subject, scope):
+                        self.note_sequence(scope.function.node, pattern.name)
                 elif isinstance(pattern, ast.MatchValue):
                     self.kind(pattern.value, scope)
                 elif not isinstance(pattern, ast.MatchSingleton) and not _is_wildcard(pattern):
@@ -302,6 +303,7 @@ class Statements(Calls):
                             self.note_iterator(own, target.id)
                         if self.is_sequence(statement.value, inner):
                             self.sequences.add((own, target.id))
+                            self.note_sequence(FIELDS, target.id)
                         made = _makes_each(statement.value, scope)
                         self.bind_field(target.id, kind, _SAME if made else statement.value, scope)
                     else:
