@@ -203,7 +203,7 @@ def plans(table: CostTable) -> None:
         table.say(f"{f'{count} launches, captured, on the device':44} {on_device:8.2f}")
     latest, given, out = capture._latest[chain], (a, b, count), torch.empty_like(a)
     recording, addresses = latest.recording, (a.data_ptr(), b.data_ptr(), out.data_ptr())
-    ((_, copies_in),) = recording._ways_in
+    ((_, copies_in),) = recording._copies._ways_in
     table.time("captured, whether the recording fits", lambda: latest.fits(given))
     table.time("captured, launch that copies in", lambda: copies_in(addresses, latest.stream))
     table.time("captured, replay alone", recording._graph.replay)

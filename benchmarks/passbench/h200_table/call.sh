@@ -49,13 +49,18 @@ sit() { # SECONDS OPTIONS
   took=$((SECONDS - started))
   echo "ended with $ended at $((SECONDS - began)) s" >> "$OUT/sitting.log"
 }
+lacked() { grep -c "no memory beside what others keep" "$OUT/sitting.log"; }
 # Again if it breaks off, but not at once, and if all that it has begun with is measured and there is time for some more.
+# Half as many samples at a time once some have found no memory beside what is kept of the others.
 ended=1
+touch "$OUT/sitting.log"
 while left=$((ALL - 18 - (SECONDS - began))); here=$(ls "$W/record/rows" | wc -l)
       [ $left -gt 100 ] && { [ $ended -ne 0 ] || [ "$here" -lt "$first" ]; }; do
   now=$(((left - 45) / 4)); [ $now -lt $most ] || now=$most
+  without=$(lacked)
   sit $left --now $now --write $((left * ${WRITE_SHARE:-30} / 100)) --tune ${TUNE:-$((left / 24))} \
     --search "${SEARCH:-4}" --budget $((left - 12)) --full "${FULL:-2}"
+  [ "$(lacked)" -eq "$without" ] || [ $most -lt 10 ] || most=$((most / 2))
   [ "$(ls "$W/record/rows" | wc -l)" -gt "$here" ] || { [ $ended -ne 0 ] && [ $took -gt 20 ]; } || break
 done
 kill $packing 2> /dev/null
