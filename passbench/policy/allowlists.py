@@ -109,7 +109,7 @@ CACHES = frozenset(("functools.lru_cache", "functools.cache"))
 HOST_DECORATORS = frozenset(
     ("torch.fx.wrap", "torch.no_grad", "torch.inference_mode", "contextlib.contextmanager", WRAPS, *CACHES)
 )
-CLASS_DECORATORS = frozenset(("dataclasses.dataclass", "enum.unique", "typing.final"))
+CLASS_DECORATORS = frozenset("dataclasses.dataclass enum.unique typing.final typing.runtime_checkable".split())
 CLASS_BASES = frozenset(
     """object Exception ValueError RuntimeError TypeError enum.Enum enum.IntEnum enum.Flag enum.IntFlag enum.StrEnum
     typing.NamedTuple abc.ABC typing.Protocol typing.TypedDict torch.autograd.Function""".split()

@@ -203,7 +203,7 @@ def open_scope(
         elif isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
             scope.names.add(child.id)
             scope.assigned.add(child.id)
-        elif isinstance(child, ast.MatchAs) and child.name:
+        elif isinstance(child, ast.MatchAs | ast.MatchStar) and child.name:
             scope.names.add(child.name)
             scope.assigned.add(child.name)
         elif isinstance(child, ast.ExceptHandler):
@@ -227,7 +227,10 @@ def open_scope(
 
 
 _NAMING = frozenset(
-    (ast.Global, ast.Nonlocal, ast.Name, ast.MatchAs, ast.ExceptHandler, ast.FunctionDef, ast.ClassDef, ast.Assign)
+    (
+        *(ast.Global, ast.Nonlocal, ast.Name, ast.MatchAs, ast.MatchStar, ast.ExceptHandler),
+        *(ast.FunctionDef, ast.ClassDef, ast.Assign),
+    )
 )
 """Nodes that say something of a scope's names."""
 

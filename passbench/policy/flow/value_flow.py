@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from passbench.policy import allowlists as names
 from passbench.policy.flow.calls import FlowCalls
-from passbench.policy.flow.class_parts import is_plain, members_of
+from passbench.policy.flow.class_parts import is_plain, is_property, members_of
 from passbench.policy.flow.groups import Function, GivenGroups, Held, Instance
 from passbench.policy.flow.values import ANYTHING, PassNames
 from passbench.policy.nodes import children
@@ -110,7 +110,7 @@ class ValueFlow(FlowCalls):
                 for one in filter(_is_class, self.held(group) or ()):
                     self._pass.steps.take(len(lineage := self._pass.lineage(one)))
                     methods = [s for home in lineage for s in home.body if isinstance(s, ast.FunctionDef)]
-                    if any(s.name in names_read and is_plain(s) for s in methods):
+                    if any(s.name in names_read and is_plain(s) and not is_property(s) for s in methods):
                         self._read_through.add(one)
         return own in self._read_through
 
@@ -221,6 +221,8 @@ class ValueFlow(FlowCalls):
                     derived = self._pass.derived(own)
                     held = map(Instance, derived) if plain else derived
                     self.groups.join(self.groups.place(statement, parameter.arg), self.groups.new(*held))
+                if first and not plain and not static:
+                    self._made_by[statement] = first[0].arg, own
                 if plain and first:
                     self._instances[statement] = {first[0].arg}
                     self._classes[statement] = own

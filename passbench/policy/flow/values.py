@@ -78,6 +78,7 @@ class Values:
         self.noted: set[ast.AST] = set()  # where functions are values
         self.given_to_torch: list[int | None] = []  # what operators and methods of tensors get
         self._instances: dict[ast.AST, set[str]] = {}  # method → its parameter that is the instance
+        self._made_by: dict[ast.AST, tuple[str, ast.ClassDef]] = {}  # class method → its parameter that is the class
         self._classes: dict[ast.AST, ast.ClassDef] = {}  # method of instances → its class
         self._is_lost = False
         self._columns = tables_of_rows(pass_.modules)
@@ -140,10 +141,19 @@ class Values:
         own = isinstance(iterable, ast.Name) and scope.find(iterable.id) is home
         parts = self._columns.get((scope.module.name, iterable.id)) if own else None
         if parts is None:
-            self._bind(target, self._value(iterable, scope), inner)
+            members = self._members(iterable, scope)
+            self._bind(target, self._value(iterable, scope) if members is None else members, inner)
             return
         for number, element in enumerate(target.elts):
             self._bind(element, self.groups.place(iterable.id, f"{scope.module.name}[:, {number}]"), inner)
+
+    def _members(self, node: ast.expr, scope: Scope) -> int | None:
+        """The group of an enumeration's members, as `ROUTE[name]` and `for one in ROUTE` give; None of what is none."""
+        name, own = self._made_by.get(scope.function.node, ("", None))
+        own = own if isinstance(node, ast.Name) and node.id == name else self._pass.own_class(node, scope)
+        if own is None or not self._pass.facts(own).is_enumeration:
+            return None
+        return self.groups.new(*map(Instance, self._pass.derived(own)))
 
     def _is_class(self, node: ast.expr, scope: Scope) -> bool:
         """Whether an expression may be a class of the pass: what it holds is read off instances, too."""
@@ -178,6 +188,9 @@ class Values:
                 return self._attribute(node, scope)
             case ast.Call():
                 return self._call(node, scope)
+            case ast.Subscript() if (members := self._members(node.value, scope)) is not None:
+                self._index(node, scope)
+                return members
             case ast.Subscript():
                 self.indexed[node] = container = self._value(node.value, scope)
                 index = self._index(node, scope)

@@ -2,6 +2,9 @@
 
 Only where nothing but calls in the same module names `half`. What it is given stands for one thing alone: constants,
 attributes, and names that are bound once.
+
+Where more names it, or it stands in a function, it is written as a function of what `div` gets besides, where `div` is
+a plain function of the module: what it is given are defaults, which are evaluated where the partial function is made.
 """
 
 import ast
@@ -36,6 +39,8 @@ def write_partials(trees: Mapping[str, ast.Module]) -> None:
                 one.keywords = [*(k for k in whole.keywords if k.arg not in given), *one.keywords]
             written.add(call)
         tree.body = [s for s in tree.body if not (isinstance(s, ast.Assign) and s.value in written)]
+    for tree in trees.values():
+        _write_as_functions(tree)
     for tree in trees.values():  # `passbench.policy.nodes` lists anew what is below each node
         for node in ast.walk(tree):
             node.__dict__.pop("_children", None)
@@ -97,3 +102,82 @@ def _calls(tree: ast.Module, made: Mapping[str, ast.Call]) -> list[tuple[ast.Cal
             within = (n.id for statement in node.body for n in walk(statement) if isinstance(n, ast.Name))
             named.update(n for n in within if n in made)
     return [(made[name], calls) for name, calls in found.items() if len(calls) == named[name]]
+
+
+def _write_as_functions(tree: ast.Module) -> None:
+    """Write `NAME = functools.partial(f, …)` as `def NAME(…): return f(…)`, in place, at the top of a module and in its
+    functions; and a partial function in a list or dict as a lambda."""
+    bound, makers = bound_names(tree), _makers(tree)
+    known = {s.name: s for s in tree.body if isinstance(s, ast.FunctionDef) and bound[s.name] == 1}
+    places: list[tuple[list[ast.stmt], Counter[str], bool]] = [(tree.body, bound, True)] if makers else []
+    while places:
+        block, of_scope, at_top = places.pop()
+        for number, statement in enumerate(block):
+            match statement:
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(args=[ast.Name(id=of), *_]) as call) if (
+                    of_scope[name] == 1 and of in known and ast.unparse(call.func) in makers
+                ):
+                    made = _as_lambda(call, known[of])
+                    if made is not None:
+                        function = ast.FunctionDef(name, made.args, [ast.Return(made.body)], [], None, None)
+                        block[number] = ast.fix_missing_locations(ast.copy_location(function, statement))
+                        known |= {name: function} if at_top else {}
+                    continue
+            inner = bound_names(statement) if isinstance(statement, ast.FunctionDef) else of_scope
+            if isinstance(statement, ast.FunctionDef) or not at_top:
+                blocks = (getattr(statement, key, None) for key in ("body", "orelse", "finalbody"))
+                places += [(one, inner, False) for one in blocks if isinstance(one, list)]
+    displays = (n for n in walk(tree) if isinstance(n, ast.Dict | ast.List | ast.Tuple)) if makers else ()
+    for display in displays:
+        items = display.values if isinstance(display, ast.Dict) else display.elts
+        for number, item in enumerate(items):
+            match item:
+                case ast.Call(args=[ast.Name(id=of), *_]) if of in known and ast.unparse(item.func) in makers:
+                    made = _as_lambda(item, known[of])
+                    items[number] = item if made is None else ast.fix_missing_locations(ast.copy_location(made, item))
+
+
+def _as_lambda(call: ast.Call, of: ast.FunctionDef) -> ast.Lambda | None:
+    """A partial function as a lambda; None where the source does not say what it gets besides."""
+    a = of.args
+    order, given = [*a.posonlyargs, *a.args], call.args[1:]
+    named = {k.arg: k.value for k in call.keywords}
+    late = {p.arg for p in (*order[len(given) :], *a.kwonlyargs)} - {p.arg for p in a.posonlyargs}
+    plain = a.vararg is None and a.kwarg is None and all(ast.unparse(d) == "torch.fx.wrap" for d in of.decorator_list)
+    if (
+        not plain
+        or len(given) > len(order)
+        or not named.keys() <= late
+        or any(isinstance(v, ast.Starred) for v in given)
+    ):
+        return None
+    defaults = {p.arg: d for p, d in zip(order[::-1], a.defaults[::-1], strict=False)}
+    defaults |= {p.arg: d for p, d in zip(a.kwonlyargs, a.kw_defaults, strict=True) if d is not None}
+    rest = order[len(given) :]
+    first_named = next((n for n, p in enumerate(rest) if p.arg in named), len(rest))
+    in_order, by_name = rest[:first_named], [*rest[first_named:], *a.kwonlyargs]
+    if of.name in {p.arg for p in (*in_order, *by_name)}:
+        return None
+    if not all(
+        isinstance(defaults.get(p.arg, _NOTHING), ast.Constant) for p in rest + a.kwonlyargs if p.arg not in named
+    ):
+        return None
+    fixed = [f"given {number}" for number in range(len(given))]  # names that no source can spell
+    values = {p.arg: named.get(p.arg, defaults.get(p.arg)) for p in by_name} | dict(zip(fixed, given, strict=True))
+    arguments = ast.arguments(
+        [ast.arg(p.arg) for p in in_order if p in a.posonlyargs],
+        [ast.arg(p.arg) for p in in_order if p not in a.posonlyargs],
+        None,
+        [ast.arg(one) for one in values],
+        list(values.values()),
+        None,
+        [defaults[p.arg] for p in in_order if p.arg in defaults],
+    )
+    by_place = [ast.Name(one, ast.Load()) for one in (*fixed, *(p.arg for p in in_order))]
+    keywords = [ast.keyword(p.arg, ast.Name(p.arg, ast.Load())) for p in by_name]
+    called = ast.Call(ast.Name(of.name, ast.Load()), by_place, keywords)
+    return ast.Lambda(arguments, called)
+
+
+_NOTHING = ast.Constant(None)
+"""Stands for a parameter without a default."""

@@ -19,6 +19,7 @@ _SIGNATURES = frozenset(
     "triton.Config triton.jit triton.autotune triton.heuristics triton.runtime.Autotuner torch.compile".split()
 )
 """What may be asked for the names of its parameters."""
+_FILTERS = frozenset("itertools.takewhile itertools.dropwhile itertools.filterfalse".split())
 _RUN_LATER = frozenset((ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.GeneratorExp))
 
 
@@ -79,6 +80,8 @@ def _plain(node: ast.AST, dotted: Dotted, bound: Collection[str], once: bool, te
             found = _by_sign(node, dotted)
         if found is None:
             found = _getter(node, dotted)
+        if found is None:
+            found = _as_filter(node, dotted, bound)
     elif isinstance(node, ast.FormattedValue) and "type" not in bound and _is_type(node.value):
         named = ast.copy_location(ast.Attribute(node.value, "__name__", ast.Load()), node.value)
         found = ast.FormattedValue(named, node.conversion, node.format_spec)  # a type's text has no address
@@ -148,6 +151,13 @@ def _by_sign(node: ast.Call, dotted: Dotted) -> ast.expr | None:
         case name if name in _COMPARISONS:
             return ast.Compare(left, [_COMPARISONS[name]()], [right])
     return None
+
+
+def _as_filter(node: ast.Call, dotted: Dotted, bound: Collection[str]) -> ast.expr | None:
+    """`itertools.takewhile(f, items)` as `filter(f, items)`: it asks `f` of items in order, and hands out some."""
+    if dotted(node.func) not in _FILTERS or "filter" in bound:
+        return None
+    return ast.Call(ast.Name("filter", ast.Load()), node.args, node.keywords)
 
 
 def _getter(node: ast.Call, dotted: Dotted) -> ast.expr | None:

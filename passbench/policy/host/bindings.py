@@ -43,7 +43,7 @@ class Bindings:
         self.given_once: dict[tuple[ast.AST, str], bool] = {}  # whether a variable that is a lambda is nothing else
         self.lambdas_alone: dict[tuple[ast.AST, str], bool] = {}  # whether a variable is lambdas and nothing else
         self._unchanged: dict[ast.FunctionDef, dict[str, ast.expr]] = {}
-        self._captured: dict[ast.MatchAs, ast.Name] = {}
+        self._captured: dict[ast.pattern, ast.Name] = {}
         self.scopes_of_stars: dict[ast.expr, Scope] = {}  # `*NAME` → where it stands
         self._collections: dict[ast.FunctionDef, dict[str, list[ast.expr]]] = {}
         self._unions: dict[ast.BinOp, str | None] = {}
@@ -301,7 +301,7 @@ class Bindings:
         if not kind.holds_tensors and kind is not ValueKind.ADDRESS:
             return
         kind = self.holder([kind])
-        if isinstance(container, ast.Attribute) and self.is_own_field(container, scope):
+        if self.is_own_field(container, scope) or self.is_field_of_class(container, scope):
             self.kinds.join(FIELDS, container.attr, kind)
             if (FIELDS, container.attr) not in self.shared:
                 return

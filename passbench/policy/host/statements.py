@@ -135,18 +135,21 @@ class Statements(Calls):
                 pattern = waiting.pop()
                 if isinstance(pattern, ast.MatchOr | ast.MatchSequence):
                     waiting += pattern.patterns
-                elif isinstance(pattern, ast.MatchAs) and pattern.name is not None:
-                    waiting += [pattern.pattern] if pattern.pattern is not None else []
+                elif isinstance(pattern, ast.MatchAs | ast.MatchStar) and pattern.name is not None:
+                    waiting += [inner] if (inner := getattr(pattern, "pattern", None)) is not None else []
                     if pattern not in self._captured:
                         self._captured[pattern] = ast.copy_location(ast.Name(pattern.name, ast.Store()), pattern)
-                    whole = pattern is case.pattern
+                    whole = pattern is case.pattern or isinstance(pattern, ast.MatchStar)
                     self.assign(self._captured[pattern], subject if whole else subject.item(), scope, None)
-                    if whole and self.is_sequence(node.subject, scope):
+                    if whole and (pattern is not case.pattern or self.is_sequence(node.subject, scope)):
                         self.note_sequence(scope.function.node, pattern.name)
                 elif isinstance(pattern, ast.MatchValue):
                     self.kind(pattern.value, scope)
                 elif not isinstance(pattern, ast.MatchSingleton) and not _is_wildcard(pattern):
-                    message = "a case is a constant, several with |, a name, or _; take parts out in the block below"
+                    message = (
+                        "a case is a constant, several with |, a name, a sequence of these, or _; ask for the rest"
+                    )
+                    message += " in an if, or take parts out in the block below"
                     self.find("statement", scope.module, pattern, message)
             if case.guard is not None:
                 self.test(case.guard, scope)
@@ -386,4 +389,5 @@ def _names_one(node: ast.Call, scope: Scope) -> bool:
 
 
 def _is_wildcard(pattern: ast.pattern) -> bool:
-    return isinstance(pattern, ast.MatchAs) and pattern.pattern is None and pattern.name is None
+    plain = isinstance(pattern, ast.MatchStar) or (isinstance(pattern, ast.MatchAs) and pattern.pattern is None)
+    return plain and pattern.name is None

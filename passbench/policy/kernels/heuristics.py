@@ -57,7 +57,11 @@ def returns_plain_numbers(function: ast.FunctionDef, module: Module, members: Co
             targets.add(target)
     others |= {n.id for n in nodes if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load) and n not in targets}
     others |= {name for n in nodes if isinstance(n, ast.Global) for name in n.names}
-    others |= {n.name for n in nodes if isinstance(n, ast.ExceptHandler | ast.FunctionDef | ast.MatchAs) and n.name}
+    others |= {
+        n.name
+        for n in nodes
+        if isinstance(n, ast.ExceptHandler | ast.FunctionDef | ast.MatchAs | ast.MatchStar) and n.name
+    }
     known: frozenset[str] = frozenset()
     for name, values in given.items():  # each may name those before it
         if name not in others and all(is_plain_number(v, module, members, known | {name}) for v in values):

@@ -71,7 +71,7 @@ REFUSED = {
         "host_read", "z = f(x)", ONE + "g = len\nif reads:\n    g = reads\nf = functools.partial(g, 1)\n",
     ),
     "another partial": (
-        "host_read", "z = f(x)", ONE + "def partial(a):\n    return reads\nf = partial(torch.relu)\n",
+        "host_read", "z = f(1, x)", ONE + "def partial(a):\n    return reads\nf = partial(torch.relu)\n",
     ),
     "JSON of a tensor": ("host_read", "z = json.loads(str(x))", "import json\n"),
     "a tensor put into JSON": ("host_read", "D[1] = x\nz = float(D[1])", "import json\nD = json.loads('{}')\n"),

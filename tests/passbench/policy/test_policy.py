@@ -283,7 +283,7 @@ REFUSED_BODIES = {
     "match_of_a_tensor": ("match x:\n    case 1:\n        n = 2", "host_read"),
     "match_that_names_a_tensor": ("match x:\n    case m:\n        n = m", "host_read"),
     "match_of_a_mapping": ("match n:\n    case {1: m}:\n        n = 2", "statement"),
-    "match_of_the_rest": ("match (n, x):\n    case [1, *m]:\n        n = m[0]", "statement"),
+    "match_of_the_rest": ("match (n, x):\n    case [1, *m]:\n        n = m[0]", "host_read"),
     "match_of_a_class": ("match n:\n    case int(real=m):\n        n = 2", "statement"),
     "format_of_attributes": ('z = "{0.x}".format(n)', "tensor_method"),
     "format_of_a_variable": ("z = route.format(n)", "tensor_method"),

@@ -19,6 +19,7 @@ from tests.passbench.policy.corpus import (
 from tests.passbench.policy.corpus.corpus_parts import Passes
 from tests.passbench.policy.corpus.honest_habits import HABITS
 from tests.passbench.policy.corpus.many_authors import BY_MANY
+from tests.passbench.policy.corpus.usual_helpers import BY_HELPERS
 
 CORPUS = Passes()
 _MODULES = (
@@ -38,5 +39,5 @@ _MODULES = (
 )
 for _one in _MODULES:
     CORPUS.update(_one.PASSES)
-for _name, _text in {**HABITS, **BY_MANY}.items():
+for _name, _text in {**HABITS, **BY_MANY, **BY_HELPERS}.items():
     CORPUS.add(_name, on.add_relu, _text)

@@ -1,0 +1,94 @@
+"""Helpers as compiler engineers write them: partial launchers, enumerations that parse, caches of a class, cases with a
+rest; and what would hide behind each of them."""
+
+import pytest
+
+from tests.passbench.policy.test_policy import IMPORTS, check, in_wrapper
+
+OWN = """
+import enum
+import itertools
+import typing
+
+def launch(x, y, *, scale=1.0, block=256):
+    out = torch.empty_like(x)
+    kernel[(triton.cdiv(out.numel(), block),)](x, y, out, out.numel(), BLOCK=block)
+    return out
+
+def floor(a, b=1):
+    return math.floor(b)
+
+wide = functools.partial(launch, block=1024)
+narrow = functools.partial(wide, scale=0.5, block=64)
+LAUNCHES = {"a": functools.partial(launch, block=64), "b": wide}
+floors = functools.partial(floor, b=2)
+OTHERS = [floors]
+
+class Act(enum.IntEnum):
+    NONE = 0
+    RELU = 1
+
+    @property
+    def cheap(self):
+        return self in (Act.NONE, Act.RELU)
+
+    @classmethod
+    def parse(cls, name):
+        return cls[name] if name in [one.name for one in cls] else cls(0)
+
+    def warps(self, n):
+        return min(n, 8 if self.cheap else 4)
+
+class Device:
+    made = {}
+
+    def __init__(self, index):
+        self.index = index
+
+    @classmethod
+    def of(cls, index):
+        if index not in cls.made:
+            cls.made[index] = cls(index)
+        return cls.made[index]
+
+    @classmethod
+    def keep(cls, value):
+        cls.made[0] = value
+
+@typing.runtime_checkable
+class Sized(typing.Protocol):
+    def warps(self, n): ...
+
+"""
+HONEST = """
+z = (wide if n > 64 else narrow)(x, y)
+z = LAUNCHES["a"](x, y, scale=2.0)
+run = functools.partial(launch, x, block=64 * k); z = run(y)
+z = Act.parse("RELU").warps(n) + [one.warps(n) for one in Act][0]
+z = range(Device.of(n).index)
+z = next(itertools.dropwhile(lambda b: b < n, (16, 64, 256)), 256)
+z = isinstance(Act.NONE, Sized)
+"""
+CASE = "match tuple(x.shape):\n    case (rows, *rest):\n        z = {}\n    case _:\n        z = 1"
+FAULTS = {
+    "a late argument": "z = floors(1, b=x.sum())",
+    "a late argument of a local one": "run = functools.partial(floor, 1)\nz = run(x.sum())",
+    "a fixed argument": "run = functools.partial(floor, b=x.sum())\nz = run(1)",
+    "a field of a class": "Device.keep(x)\nz = float(Device.made[0])",
+    "an enumeration that is handed on": "z = [Act][0].warps(x, 2)",
+    "what is taken while": "z = list(itertools.takewhile(lambda t: t, [x.sum()]))",
+    "the rest of a case": CASE.format("rest * x.sum()"),
+}
+
+
+def found(tmp_path, body: str) -> list[str]:
+    return [f.rule for f in check(tmp_path, IMPORTS + in_wrapper(body) + OWN)]
+
+
+def test_helpers_are_followed(tmp_path):
+    assert found(tmp_path, HONEST.strip() + "\n" + CASE.format("rows + len(rest)")) == []
+
+
+@pytest.mark.parametrize("what", FAULTS)
+def test_what_would_hide_behind_them_is_refused(tmp_path, what):
+    assert "host_read" in found(tmp_path, FAULTS[what])
