@@ -120,7 +120,8 @@ BASES_WITH_TEXT = CLASS_BASES - set("object abc.ABC typing.Protocol torch.autogr
 FUNCTION = "torch.autograd.Function"
 """A class of this base has static methods; `apply` calls `forward` with a context and its own arguments."""
 CLASS_METHODS = frozenset(
-    "__init__ __post_init__ __call__ __repr__ __str__ __len__ __eq__ __hash__ __getitem__ __contains__".split()
+    """__init__ __post_init__ __call__ __repr__ __str__ __len__ __bool__ __eq__ __hash__ __getitem__
+    __contains__""".split()
 )
 """Special methods that a class of a pass may define."""
 MEMBERS_OF_TORCH_MODULES = frozenset(dir(torch.nn.Module())) - CLASS_METHODS - {"forward"}

@@ -17,6 +17,7 @@ from passbench.policy.forms.plain_expressions import without_null_handlers, writ
 from passbench.policy.forms.plain_form import lift_kernels, name_bases
 from passbench.policy.forms.unused_functions import NamesInUse, empty_unused, runs_as_a_script
 from passbench.policy.nodes import bound_names, children, walk
+from passbench.policy.suggestions import advice_on
 from passbench.result import Finding
 
 
@@ -393,7 +394,6 @@ def _bind_types(module: Module, node: ast.ImportFrom, report: Report) -> None:
 
 
 def _import_advice(name: str) -> str:
-    return (
-        f"{name} may not be imported; a pass may import torch, triton, triton.language, libdevice, passbench.launch, "
-        "the modules of its own directory and harmless standard library such as math, functools and dataclasses"
-    )
+    usual = "a pass may import torch, triton, triton.language, libdevice, passbench.launch, the modules of its own"
+    usual += " directory and harmless standard library such as math, functools and dataclasses"
+    return f"{name} may not be imported; {advice_on(name) or usual}"

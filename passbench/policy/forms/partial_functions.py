@@ -115,10 +115,12 @@ def _write_as_functions(tree: ast.Module) -> None:
         for number, statement in enumerate(block):
             match statement:
                 case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(args=[ast.Name(id=of), *_]) as call) if (
-                    of_scope[name] == 1 and of in known and ast.unparse(call.func) in makers
+                    (of_scope[name] == 1 or not at_top) and of in known and ast.unparse(call.func) in makers
                 ):
                     made = _as_lambda(call, known[of])
-                    if made is not None:
+                    if made is not None and of_scope[name] > 1:
+                        statement.value = ast.fix_missing_locations(ast.copy_location(made, call))
+                    elif made is not None:
                         function = ast.FunctionDef(name, made.args, [ast.Return(made.body)], [], None, None)
                         block[number] = ast.fix_missing_locations(ast.copy_location(function, statement))
                         known |= {name: function} if at_top else {}

@@ -61,6 +61,7 @@ class Bindings:
         self.in_tables = {node for nodes in self.tables.values() for node in nodes}
         self.escaped: set[ast.FunctionDef] = set()  # host functions used as values: calls without a name give them all
         self.given_tensors: set[ast.FunctionDef | ast.Lambda] = set()  # by a call of the pass, or of a library
+        self.launch_dicts: dict[tuple[ast.AST, str], bool] = {}  # whether a parameter is a launch's dict, and no more
         self.called_by_libraries = False  # whether a library, or the graph, may call one of these with what is its own
         self.called_by_triton = ValueKind.SCALAR  # what it may hand to an instance that no call here shows
         self.to_graph: set[ast.expr] = set()  # what is named there is called by the graph, and by nobody else

@@ -1,6 +1,7 @@
 """The static policy on calls in host code: which kind of call one is, instances of classes, and decorators."""
 
 import ast
+import itertools
 from collections.abc import Sequence
 
 from passbench.policy import allowlists as names
@@ -9,12 +10,13 @@ from passbench.policy.host.arguments import Keywords
 from passbench.policy.host.bindings import DIRECTLY, FIELDS, METHODS
 from passbench.policy.host.imported_calls import ImportedCalls
 from passbench.policy.kernels.heuristics import is_plain_number, returns_plain_numbers
-from passbench.policy.nodes import walk
+from passbench.policy.nodes import bound_names, walk
 from passbench.policy.scopes import (
     ITEM_OF_RETURN,
     RETURN,
     Scope,
     ValueKind,
+    defaults,
     joined,
     length_of_returns,
     owned_values,
@@ -106,7 +108,12 @@ class Calls(ImportedCalls):
         """A call of one of these functions of the pass: each may get the arguments."""
         positional, keywords = self._given(node, scope)
         results = []
+        before_star = itertools.takewhile(lambda pair: not isinstance(pair[1], ast.Starred), enumerate(node.args))
+        dicts = [number for number, value in before_star if self.is_launch_dict(value, scope)]
+        every = positional
         for function in functions:
+            taken = {number for number in dicts if self._takes_launch_dict(function, number)}
+            positional = [ValueKind.SCALAR if number in taken else kind for number, kind in enumerate(every)]
             self.check_callable(function, node, scope)
             if function in self.hooks and any(k.holds_tensors for k in (*positional, *keywords.values())):
                 name = getattr(function, "name", "the lambda")
@@ -115,6 +122,20 @@ class Calls(ImportedCalls):
             results.append(self._pass_starred(node, function, positional, keywords))
             self._note_sequences(function, node, scope)
         return joined(results)
+
+    def _takes_launch_dict(self, function: ast.FunctionDef | ast.Lambda, number: int) -> bool:
+        """Whether a function may get the dict of a launch as its argument of this number, from a grid: the parameter
+        is nothing else. It counts as one from then on."""
+        order = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
+        place = (function, order[number] if number < len(order) else "")
+        if place not in self.launch_dicts:
+            self.steps.take(len(walk(function)))
+            others = {parameter.arg for parameter, _ in defaults(function)}
+            self.launch_dicts[place] = bound_names(function)[place[1]] == 1 and place[1] not in others
+            self.kinds.changed = True
+        if self.launch_dicts[place]:
+            self.kinds.join(*place, ValueKind.HOLDER)
+        return self.launch_dicts[place]
 
     def _note_sequences(
         self, function: ast.FunctionDef | ast.Lambda, node: ast.Call, scope: Scope, first: int = 0

@@ -136,7 +136,9 @@ def check_class(module: Module, own: ast.ClassDef, report: Report, *, inherits: 
             advice = advice_on(dotted) or "write a function or a dataclass"
             message = f"a class of a pass may not derive from {dotted}; {advice}"
             report.at("module_statement", module, own, message)
-    if own.keywords or getattr(own, "type_params", None):
+    total = [k.arg for k in own.keywords] == ["total"] and isinstance(own.keywords[0].value, ast.Constant)
+    of_keys = total and [module.dotted(base) for base in own.bases] == ["typing.TypedDict"]
+    if (own.keywords and not of_keys) or getattr(own, "type_params", None):
         report.at("module_statement", module, own, "a class of a pass has no metaclass and no keywords")
     for decorator in own.decorator_list:
         target = decorator.func if isinstance(decorator, ast.Call) else decorator

@@ -357,14 +357,9 @@ class Expressions(NamedValues):
             self.mark_grids(node, by)
         if (item := self.rest_item(node)) is not None:
             return item
-        owner = scope.find(node.value.id) if isinstance(node.value, ast.Name) else None
         named = isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str)
-        called = owner is not None and isinstance(owner.node, ast.FunctionDef | ast.Lambda)
-        if called and named and kind is ValueKind.HOLDER and self.gets_a_launch(owner):
-            a = owner.node.args
-            first = self.fixed.get(owner.node, 0)
-            if node.value.id in {p.arg for p in (*a.posonlyargs, *a.args)[first : first + 2]}:
-                return self.launched(node.slice.value)
+        if named and kind is ValueKind.HOLDER and self.is_launch_dict(node.value, scope):
+            return self.launched(node.slice.value)
         single = kind is ValueKind.HOLDER and not by.holds_tensors and not isinstance(node.slice, ast.Slice)
         if single and (made := self.made_items(node.value, scope)) is not None:
             return made

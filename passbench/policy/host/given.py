@@ -183,6 +183,17 @@ class Given(Bindings):
         names = [p.arg for p in parameters(scope.node)] if method else []
         return not any(self.kinds.get(place, given).holds_tensors for given in (0, 1, "**", DIRECTLY, *names))
 
+    def is_launch_dict(self, node: ast.expr, scope: Scope) -> bool:
+        """Whether an expression names the dict of a launch: what Triton gives a grid, or a grid hands to a function."""
+        owner = scope.find(node.id) if isinstance(node, ast.Name) else None
+        if owner is None or not isinstance(owner.node, ast.FunctionDef | ast.Lambda):
+            return False
+        if self.launch_dicts.get((owner.node, node.id)):
+            return owner.node not in self.escaped and owner.node not in self.given_tensors
+        a, first = owner.node.args, self.fixed.get(owner.node, 0)
+        handed = [p.arg for p in (*a.posonlyargs, *a.args)[first : first + 2]]
+        return node.id in handed and self.gets_a_launch(owner)
+
     def take_made(self, fields: list[str]) -> None:
         """Let fields of a class without `__init__` be what was given to unknown classes. Which argument by position is
         which field depends on those of its bases, and on what each field says of itself."""

@@ -21,7 +21,7 @@ from storage.graph import targets
 _KEYED = frozenset("get setdefault pop insert index count move_to_end".split())
 _WRITTEN_OTHERWISE = {
     "__eq__": "x == y", "__hash__": "no hash: let the instance be a key", "__repr__": "repr(x)", "__str__": "str(x)",
-    "__len__": "len(x)", "__getitem__": "x[key]", "__contains__": "key in x",
+    "__len__": "len(x)", "__bool__": "bool(x)", "__getitem__": "x[key]", "__contains__": "key in x",
 }  # fmt: skip
 _COMPARING = frozenset("index count".split())
 _OF_CONTAINERS = {n for kind in (set, Counter, deque, OrderedDict) for n in dir(kind)} & targets.methods()

@@ -244,7 +244,10 @@ class Statements(Calls):
             self.take_given(node, bound=False)
         self._clashes(inner)
         self._block(node.body, inner)
-        if node.name in ("__len__", "__eq__", "__contains__") and self.kinds.get(node, RETURN).holds_tensors:
+        if (
+            node.name in ("__len__", "__bool__", "__eq__", "__contains__")
+            and self.kinds.get(node, RETURN).holds_tensors
+        ):
             self.read(f"Python makes a number of what {node.name} returns", scope, node)
         if node.name in ("__hash__", "__getitem__") and self.kinds.get(node, RETURN) is not ValueKind.SCALAR:
             message = f"a {node.name} is of numbers, texts and dtypes; write a method of another name for the rest"

@@ -15,7 +15,14 @@ PLAN = (
     "        return (triton.cdiv(self.n, meta['BLOCK']),)\n"
 )
 READS = "def reads(meta):\n    return (int(meta['x_ptr']),)\n"
+HELPER = "def bound(m, meta):\n    return (triton.cdiv(m, meta['BLOCK']),)\n"
+BY_HELPER = LAUNCH.format("lambda meta: bound(n, meta)")
 HONEST = {
+    "a helper that gets the dict": (BY_HELPER, HELPER),
+    "a helper with a part given": (
+        "grid = functools.partial(bound, n)\n" + LAUNCH.format("grid"),
+        "import functools\n" + HELPER,
+    ),
     "a lambda that a function returns": (LAUNCH.format("make(n)"), FACTORY),
     "a function that a function returns": ("grid = make(n)\n" + LAUNCH.format("grid"), DEFINES),
     "a lambda or sizes": (LAUNCH.format("make(n, k > 1)"), SHAPES),
@@ -25,6 +32,16 @@ HONEST = {
     "a launch that has a name": ("launch = kernel[make(n)]\nlaunch(x, y, out, n, BLOCK=64)", FACTORY),
 }
 ATTACKS = {
+    "a helper that reads": (BY_HELPER, HELPER.replace("BLOCK", "x_ptr")),
+    "a helper that others give another dict": (BY_HELPER + "\nbound(1, {'BLOCK': x})", HELPER),
+    "a helper with a dict of its own": (
+        "KEPT.append(x)\n" + BY_HELPER,
+        "KEPT = []\n" + HELPER.replace("    return", "    meta = {'BLOCK': KEPT[0]}\n    return"),
+    ),
+    "a helper with another dict by default": (
+        "KEPT['BLOCK'] = x\n" + BY_HELPER + "\n" + LAUNCH.format("lambda meta: bound(n)"),
+        "KEPT = {}\n" + HELPER.replace("meta)", "meta=KEPT)"),
+    ),
     "a lambda that reads what is launched": (LAUNCH.format("make(n)"), FACTORY.replace("1)", "int(meta['x_ptr']))")),
     "a lambda that reads what it was made with": (LAUNCH.format("make(x)"), FACTORY.replace("1)", "int(n))")),
     "a method that reads": (

@@ -55,6 +55,16 @@ class Device:
     def keep(cls, value):
         cls.made[0] = value
 
+class Range:
+    def __init__(self, stop):
+        self.stop = stop
+
+    def __bool__(self):
+        return self.stop > 0
+
+class Options(typing.TypedDict, total=False):
+    num_warps: int
+
 @typing.runtime_checkable
 class Sized(typing.Protocol):
     def warps(self, n): ...
@@ -67,13 +77,17 @@ run = functools.partial(launch, x, block=64 * k); z = run(y)
 z = Act.parse("RELU").warps(n) + [one.warps(n) for one in Act][0]
 z = range(Device.of(n).index)
 z = next(itertools.dropwhile(lambda b: b < n, (16, 64, 256)), 256)
-z = isinstance(Act.NONE, Sized)
+z = isinstance(Act.NONE, Sized) or not Range(n)
+if n: run = functools.partial(floor, 1)
+else: run = functools.partial(floor, 2)
+z = run(n)
 """
 CASE = "match tuple(x.shape):\n    case (rows, *rest):\n        z = {}\n    case _:\n        z = 1"
 FAULTS = {
     "a late argument": "z = floors(1, b=x.sum())",
     "a late argument of a local one": "run = functools.partial(floor, 1)\nz = run(x.sum())",
     "a fixed argument": "run = functools.partial(floor, b=x.sum())\nz = run(1)",
+    "whether an instance is true": "z = not Range(x)",
     "a field of a class": "Device.keep(x)\nz = float(Device.made[0])",
     "an enumeration that is handed on": "z = [Act][0].warps(x, 2)",
     "what is taken while": "z = list(itertools.takewhile(lambda t: t, [x.sum()]))",
