@@ -68,7 +68,7 @@ def asked_wait(headers: Mapping[str, str]) -> float:
 
 def advice(failure: Failure, repo: str, endpoint: str, token: str | None) -> str:
     """One line: what went wrong and what to do. The token is not in it, whatever the server says."""
-    again = "run it again: what was uploaded is not sent twice"
+    again = "run it again: what has arrived is not sent again"
     match failure.status:
         case None:
             message = f"no usable answer from {endpoint}: check the network and HF_ENDPOINT, then {again}"

@@ -22,7 +22,7 @@ import torch
 from passbench.contract import PassFiles, read_pass_dir, write_pass_dir
 from passbench.policy.check import check_files
 from passbench.result import device_name, libraries
-from storage.disk import filling
+from storage.disk import disk_error, filling
 from storage.errors import PassNetError
 from storage.graph.as_json import from_json, to_json
 from storage.graph.effects import writes
@@ -142,7 +142,8 @@ class PassLibrary:
         """Add the passes of these rows of results; returns the hashes of entries that are new or changed.
 
         Rows without a pass, of other statuses than "ok", and of variants that are not given are left out. Where an
-        entry has another pass, the one that was faster on the same kind of machine stays, unless `replace`.
+        entry has another pass, the one that was faster on the same kind of machine stays, unless `replace`. Raises
+        PassNetError where the disk refuses it.
         """
         by_graph: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
         for row in rows:
@@ -200,12 +201,15 @@ class PassLibrary:
             "variants": known
             | {row["variant_hash"]: [i.to_row() for i in variants[row["variant_hash"]].inputs] for row in rows},
         }
-        place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(place / "pass", ignore_errors=True)
-        with filling(place) as new_place:
-            write_pass_dir(files, new_place / "pass")
-            (new_place / "result.json").write_text(json.dumps(kept + passports, indent=1), "utf-8")
-            (new_place / "problem.json").write_text(json.dumps(problem, indent=1), "utf-8")
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(place / "pass", ignore_errors=True)
+            with filling(place) as new_place:
+                write_pass_dir(files, new_place / "pass")
+                (new_place / "result.json").write_text(json.dumps(kept + passports, indent=1), "utf-8")
+                (new_place / "problem.json").write_text(json.dumps(problem, indent=1), "utf-8")
+        except OSError as error:
+            raise disk_error(error, place, "another library") from error
         return True
 
 

@@ -24,14 +24,15 @@ def load_samples(
     """Samples with their variants, in the order of the table, categories taking turns so that a limit cuts fairly.
 
     `names` are whole sample ids, or prefixes that fit one sample each. Raises PassNetError for a name that fits no
-    sample or several, for a sample whose variants the version lacks, and for a row that PassNet never writes: ids and
-    hashes become names of files, and a version may come from anybody.
+    sample, several, or one of another split or category; for a sample whose variants the version lacks; and for a row
+    that PassNet never writes: ids and hashes become names of files, and a version may come from anybody.
     """
-    rows = [r for r in version.table("samples", split).to_pylist() if r["category"] in categories]
+    everything = version.table("samples").to_pylist()
+    rows = [r for r in everything if split in (None, r["split"]) and r["category"] in categories]
     for row in rows:
         _check(row, version)
     if names is not None:
-        rows = [row_named(name, rows, version.name) for name in names]
+        rows = [_row(name, rows, everything, version) for name in names]
     rows = _interleaved(rows)[:limit]
     wanted = [hash_ for row in rows for hash_ in row["variants"]]
     graphs: dict[str, Graph] = {}  # a text is read once: ten variants share a graph
@@ -43,6 +44,15 @@ def load_samples(
                 graph = graphs.get(text) or graphs.setdefault(text, from_json(text))
                 variants[category, row["variant_hash"]] = Variant.from_row(row, graph)
     return [_sample(row, variants, version) for row in rows]
+
+
+def _row(name: str, rows: Sequence[dict], everything: Sequence[dict], version: Version) -> dict:
+    """The row that a name means; `everything` has the samples of other splits and categories, too."""
+    if any(row["sample"].startswith(name) for row in rows):
+        return row_named(name, rows, version.name)
+    row = row_named(name, everything, version.name)
+    where = f"{row['sample']} of {version.name} is in split {row['split']}, category {row['category']}"
+    raise PassNetError(f"{where}: ask for these, by --split and --category")
 
 
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,199}")

@@ -55,7 +55,7 @@ class Store:
         """The version of that name, or the newest. Raises PassNetError that lists what exists."""
         names = self.names()
         if not names:
-            raise PassNetError(f"{self.root} has no dataset version yet: run `passnet build --data {self.root}`")
+            raise PassNetError(f"{self.root} {self._without_versions()}")
         name = names[-1] if name is None else name
         if name not in names:
             raise PassNetError(f"{self.root} has no version {name!r}: it has {', '.join(names)}")
@@ -65,6 +65,15 @@ class Store:
         if version.name != name:
             raise PassNetError(f"{version.path} is a copy of {version.name}: move it out of {self._versions}")
         return version
+
+    def _without_versions(self) -> str:
+        """Why there are none, and what to do. Who names a version's own directory is told its data directory."""
+        place = self.root.absolute()
+        if (place / "manifest.json").exists() and place.parent.name == "versions":
+            return f"is a version itself: give --data {place.parent.parent} --version {place.name}"
+        if place.name == "versions" and Store(place.parent).names():
+            return f"holds the versions of a data directory: give --data {place.parent}"
+        return f"has no dataset version yet: run `passnet build --data {self.root}`"
 
     @contextmanager
     def updating(self) -> Iterator[Version | None]:

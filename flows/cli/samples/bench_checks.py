@@ -14,6 +14,8 @@ def check_bench(sample: str, data: Path, version: str | None, passes: Path | Non
         raise PassNetError(f"{passes} is no directory: give a pass directory, such as docs/example_pass")
     if Path(sample).is_dir():
         return
+    if "/" in sample:
+        raise PassNetError(f"{sample} is no directory: give one in PassNet's layout, or the id of a sample")
     from storage.versions.sample_names import row_named
     from storage.versions.store import Store
 

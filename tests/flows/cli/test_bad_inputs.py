@@ -17,6 +17,7 @@ evaluate --author nobody                    | there is no author 'nobody'; use o
 evaluate --author eager --device tpu        | 'tpu' is not a device
 evaluate --author eager --version v9        | it has v1, v2
 evaluate --author eager --sample zzz        | no sample of v2 fits 'zzz'
+evaluate --author eager --split train --sample SAMPLE | is in split eval, category
 evaluate --author llm                       | give --model
 evaluate --author eager --steps 3           | steps: for the author llm alone
 evaluate --author eager --model openai:x    | model: for the author llm alone
@@ -26,6 +27,7 @@ push --repo a/b --data TMP/no               | run `passnet build
 push --repo a/b --version v9                | it has v1, v2
 bench zzz                                   | `passnet samples` lists them
 bench fusible-                              | 2 samples of v2 fit 'fusible-'
+bench TMP/no                                | TMP/no is no directory: give one in PassNet's layout
 bench TMP/empty                             | it has neither graph_list.txt nor graphs/
 bench SAMPLE --compiler gcc                 | compiler 'gcc' is unknown
 bench SAMPLE --compiler pass --device cpu   | give its directory with --passes
@@ -36,6 +38,8 @@ bench SAMPLE --device cuda:77               | use --device cpu
 bench SAMPLE --dtype x --device cpu         | it has float16, float32
 samples --op zzz                            | the most frequent are
 samples --data TMP/no                       | run `passnet build
+samples --data TMP/data/versions/v2         | is a version itself: give --data TMP/data --version v2
+samples --data TMP/data/versions            | give --data TMP/data
 show zzz                                    | `passnet samples` lists them
 show fusible-                               | give a whole id
 show SAMPLE --version x                     | it has v1, v2

@@ -56,6 +56,12 @@ def test_what_was_wrong_or_wrote_no_pass_is_not_added(tmp_path):
     assert made.add(rows, {of.variant_hash: of}) == [] and made.entries() == []
 
 
+def test_a_place_that_cannot_be_written_is_told_with_what_to_do(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(PassNetError, match=r"cannot write to .*: choose another library"):
+        library(tmp_path / "file", 4, 8)
+
+
 def test_of_two_passes_the_faster_stays_and_passports_gather(tmp_path):
     of, other = problem(4, 8), problem(2, 2)
     made = library(tmp_path, 4, 8)

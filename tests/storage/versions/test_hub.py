@@ -221,7 +221,7 @@ def test_a_repository_id_is_checked_first(hub: HubServer, versions: list[Version
 @pytest.mark.parametrize(
     ("status", "message"),
     [
-        (500, r"keeps failing \(500\): later, run it again: what was uploaded is not sent twice"),
+        (500, r"keeps failing \(500\): later, run it again: what has arrived is not sent again"),
         (409, "others keep committing to org/passnet"),
         (429, "rate limit is reached"),
         (418, r"refuses the push to org/passnet \(418\).*\[teapot \*\*\* is full\]"),
