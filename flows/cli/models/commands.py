@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from flows.cli.options import data_option, device_option, emit, json_option, limit_option, version_option
+from flows.plurals import counted
 from storage.errors import PassNetError
 
 EFFORTS = ("quick", "normal", "full")
@@ -255,7 +256,7 @@ def show(hash_: str, library: Path | None, data: Path, device: str, as_json: boo
 
 
 @library.command()
-@click.argument("runs", metavar="RUN...", nargs=-1)
+@click.argument("runs", metavar="[RUN]...", nargs=-1)
 @click.option("--replace", is_flag=True, help="Replace passes of the same graphs even if they were faster.")
 @_library_option
 @data_option
@@ -264,11 +265,12 @@ def show(hash_: str, library: Path | None, data: Path, device: str, as_json: boo
 def add(
     runs: tuple[str, ...], replace: bool, library: Path | None, data: Path, version: str | None, as_json: bool
 ) -> None:
-    """Add the passes of a version's runs (ids, authors or "latest") to a library."""
+    """Add the passes of a version's runs (ids, authors or "latest", the default) to a library."""
     from flows.models.library_lists import add_runs
 
     done = add_runs(library or data / "library", data, version, runs or ("latest",), replace=replace)
-    emit(done, as_json, lambda d: f"{d['added']} passes added to {d['library']}, of {d['rows']} rows of results")
+    added = f"{counted(done['added'], 'pass', 'passes')} added to {done['library']}, of {done['rows']} rows of results"
+    emit(done, as_json, lambda _: added)
 
 
 @library.command()

@@ -48,7 +48,7 @@ def samples(
 
     opened = Store(data).open(version)
     found = list_samples(opened, op, category, split)
-    document = {"version": opened.name, "found": len(found), "samples": found[:limit]}
+    document = {"version": opened.name, "op": op, "found": len(found), "samples": found[:limit]}
     emit(document, as_json, samples_text)
 
 
@@ -146,5 +146,5 @@ def export(names: tuple[str, ...], layout: str, as_json: bool, **parameters: Any
         emit(export_tasks(sample, directory, data, version, **parameters), as_json, export_tasks_text)
         return
     if sample is None or any(value is not None for value in parameters.values()):
-        raise click.UsageError("in PassNet's layout one SAMPLE is exported; --split and the like are for harbor")
+        raise click.UsageError("give a SAMPLE and a new DIRECTORY; --split and the like are for --format harbor")
     emit(export_sample(sample, directory, data, version), as_json, export_text)

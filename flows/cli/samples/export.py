@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from agent.learning.harbor import IMAGE, write_task
 from agent.learning.reward import LEVEL
 from agent.run.choose import evenly
+from flows.plurals import counted
 from storage.errors import PassNetError
 from storage.layout.export import write_sample
 from storage.versions.samples import load_samples
@@ -70,7 +71,7 @@ def _speedup(row: dict) -> float | None:
 def export_text(done: dict) -> str:
     """What was written, in one line."""
     passes = f", with the pass of {done['pass_author']}" if done["pass_files"] else ""
-    return f"{done['sample']}: {done['variants']} variants in {done['path']}{passes}"
+    return f"{done['sample']}: {counted(done['variants'], 'variant')} in {done['path']}{passes}"
 
 
 def export_tasks(
@@ -107,4 +108,4 @@ def export_tasks(
 def export_tasks_text(done: dict) -> str:
     """What was written, in one line."""
     solved = sum(task["pass_author"] is not None for task in done["tasks"])
-    return f"{len(done['tasks'])} tasks in {done['path']}, {solved} with a solution"
+    return f"{counted(len(done['tasks']), 'task')} in {done['path']}, {solved} with a solution"

@@ -17,7 +17,7 @@ _TEXT = ("role", "dtype", "shape", "values", "inputs")
 
 def samples_text(done: dict) -> str:
     """Samples, a line each."""
-    rows = [(s["sample"], s["split"], s["variants"], _ops(s["ops"])) for s in done["samples"]]
+    rows = [(s["sample"], s["split"], s["variants"], _ops(s["ops"], done["op"])) for s in done["samples"]]
     more = done["found"] - len(rows)
     note = f"\n{more} more: give --limit {done['found']}, or --op, --category, --split" if more else ""
     return render(f"Samples of {done['version']}", ("sample", "split", "variants", "ops"), rows, left=("ops",)) + note
@@ -73,9 +73,13 @@ def _values(value: dict) -> str:
     return "any" if value["mean"] is None else f"mean {value['mean']:.3g}, deviation {value['std'] or 0:.3g}"
 
 
-def _ops(names: Sequence[str]) -> str:
-    rest = len(names) - MOST_OPS
-    return " ".join(map(_short, names[:MOST_OPS])) + (f" and {rest} more" if rest > 0 else "")
+def _ops(names: Sequence[str], op: str | None = None) -> str:
+    """The first ops; of a longer list those from the first one on whose name holds `op`, if that comes later."""
+    found = next((i for i, name in enumerate(names) if op is not None and op in name), 0)
+    start = found if found >= MOST_OPS else 0
+    rest = len(names) - start - MOST_OPS
+    before, behind = f"{start} others, then " if start else "", f" and {rest} more" if rest > 0 else ""
+    return before + " ".join(map(_short, names[start : start + MOST_OPS])) + behind
 
 
 def _short(name: str) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from flows.cli.options import data_option, emit, json_option, version_option
+from flows.plurals import counted
 from storage.errors import PassNetError
 
 
@@ -35,7 +36,7 @@ def versions(data: Path, verify: bool, as_json: bool) -> None:
     from storage.versions.store import Store
 
     rows = list_versions(Store(existing(data)), verify)
-    emit({"versions": rows}, as_json, versions_text)
+    emit({"versions": rows, "verified": verify}, as_json, versions_text)
     if any(row["problem"] for row in rows):
         sys.exit(1)
 
@@ -106,7 +107,7 @@ def upload(url: str, data: Path, version: str | None, as_json: bool) -> None:
     from storage.versions.remote import Remote
     from storage.versions.store import Store
 
-    emit(asdict(Remote(url).upload(Store(data).open(version))), as_json, _copied)
+    emit(asdict(Remote(url).upload(Store(data).open(version))), as_json, lambda done: _copied(done, "to"))
 
 
 @click.command()
@@ -123,8 +124,9 @@ def download(url: str, data: Path, version: str | None, as_json: bool) -> None:
     from storage.versions.store import Store
 
     _, done = Remote(url).download(Store(data), version)
-    emit(asdict(done), as_json, _copied)
+    emit(asdict(done), as_json, lambda done: _copied(done, "from"))
 
 
-def _copied(done: dict) -> str:
-    return f"{done['version']} of {done['url']}: {done['copied']} files copied, {done['there']} were there"
+def _copied(done: dict, way: str) -> str:
+    files = f"{counted(done['copied'], 'file')} copied, {done['there']} were there"
+    return f"{done['version']} {way} {done['url']}: {files}"

@@ -12,7 +12,8 @@ def versions_text(done: dict) -> str:
     if not rows:
         return "no versions yet: run `passnet build`"
     problems = "".join(f"\n{v['version']}: {v['problem']}" for v in done["versions"] if v["problem"])
-    return render("Versions", ("version", "kind", "parent", "created", "rows"), rows) + problems
+    whole = "\nall files are as their SHA-256 says" if done["verified"] and not problems else ""
+    return render("Versions", ("version", "kind", "parent", "created", "rows"), rows) + problems + whole
 
 
 def diff_text(done: dict) -> str:

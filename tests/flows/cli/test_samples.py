@@ -41,8 +41,11 @@ def test_samples_are_found_by_op_category_and_split(store):
 def test_a_line_of_samples_has_few_ops_by_short_names():
     ops = ["torch.ops.aten.view.default", "torch.ops.aten.add.Tensor", "torch.nn.functional.relu", ".sum"]
     shown = {"sample": "typical-0c80954e1e9d", "split": "eval", "variants": 2}
-    text = samples_text({"version": "v1", "samples": [shown | {"ops": ops}, shown | {"ops": ops * 4}], "found": 2})
+    done = {"version": "v1", "samples": [shown | {"ops": ops}, shown | {"ops": ops * 4}], "found": 2, "op": None}
+    text = samples_text(done)
     assert "aten.view aten.add.Tensor relu .sum" in text and "and 6 more" in text and len(text.splitlines()) < 10
+    text = samples_text(done | {"samples": [shown | {"ops": ops * 4 + [".softmax"]}], "op": "softmax"})
+    assert "16 others, then .softmax" in text, "the op that was looked for stands in the line"
 
 
 @pytest.mark.parametrize(

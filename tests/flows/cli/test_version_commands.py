@@ -87,6 +87,7 @@ def test_versions_are_listed_and_verified(tmp_path: Path) -> None:
         ("v1", None, {"fusible": 2}, ""),
         ("v2", "v1", {"fusible": 1}, ""),
     ]
+    assert "all files are as their SHA-256 says" in run("versions", "--verify", "--data", tmp_path).stdout
     damage(shard(first), "truncated")
     assert answer("versions", "--data", tmp_path)["versions"] == listed
     done = run("versions", "--verify", "--data", tmp_path)
