@@ -3,5 +3,5 @@
 In: a data directory and names of versions. Out: rows and documents (`lists.py`, `diff.py`), and their text
 (`texts.py`). Read first: `commands.py`.
 
-May import: flows.cli, storage.
+May import: flows.cli, flows.plurals, storage.
 """
