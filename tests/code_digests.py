@@ -20,7 +20,10 @@ MODULES = {
     "unique": ("dedup.unique", "dedup.samples", "dedup.splits"),
 }
 """Where each stage of `storage.versions.code_version` begins: what its workers call."""
-TABLES = {"dedup.signatures": ("dedup/signatures.txt",)}
+TABLES = {
+    "dedup.signatures": ("dedup/signatures.txt",),
+    "passbench.launch.native_launch": ("passbench/launch/native_launch.c",),
+}
 """Files that a module reads."""
 NOT_DECIDING = ("extraction.tracing.trace_workers", "extraction.pool", "storage.versions.code_version")
 """They say when and where work is done, not what comes of it."""

@@ -34,6 +34,5 @@ def guarded_call(
     It does so if the inputs are of these dtypes, on this device, aligned, and the device is the current one, and nobody
     wants fresh memory filled; else it returns what `otherwise` returns for them.
     """
-    made, stream = native(), driver.active.get_current_stream
-    given = tuple(dtypes), tuple(fresh), tuple(map(tuple, steps)), device, fillers, stream
-    return made.GuardedCall(made.Kernel, *given, empty_on_current_device, otherwise)
+    given = tuple(dtypes), tuple(fresh), tuple(map(tuple, steps)), device, fillers, driver.active.get_current_stream
+    return native().GuardedCall(*given, empty_on_current_device, otherwise)

@@ -15,7 +15,8 @@ class LaunchPlan:
     fresh tensor, number 2, given by size, stride and dtype, and a `Launch` on these three.
 
     Called with the inputs, it allocates, launches in order, and returns the fresh tensors: None, the one, or a tuple.
-    What its launches check of each tensor is checked once for all. Raises TypeError on other arguments.
+    What its launches check of each tensor is checked once for all. Raises TypeError on other arguments; its first call
+    raises ValueError if there are more than 4096 tensors in all.
     """
 
     __slots__ = ("__bound", "__fresh", "__inputs", "__launches", "__run")

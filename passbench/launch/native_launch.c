@@ -17,6 +17,7 @@ typedef int (*retain_function)(void **context, int device);
 typedef int (*context_function)(void *context);
 
 enum { INVALID_CONTEXT = 201 };
+enum { MOST = 4096 }; /* arguments of a kernel, and tensors of a call: their addresses lie on the stack */
 
 typedef struct { /* functions of the driver */
     launch_function launch;
@@ -26,6 +27,7 @@ typedef struct { /* functions of the driver */
 } Driver;
 
 static PyObject *data_ptr, *dtype, *get_device; /* names */
+static PyTypeObject *kernel_type;
 
 /* ---- Kernel ---- */
 
@@ -34,18 +36,18 @@ typedef struct {
     Driver driver;
     int device;
     void *function;
-    unsigned grid[3], threads, shared;
+    int grid[3], threads, shared;
     Py_ssize_t tensors, others;
     uint64_t *values; /* of the other arguments, each in the first bytes of its own 8 */
 } Kernel;
 
-static int set_value(uint64_t *place, char kind, PyObject *value) {
+static void set_value(uint64_t *place, char kind, PyObject *value) {
     union { uint8_t b; int32_t i; int64_t l; uint64_t k; float f; double d; uint64_t whole; } bits = {.whole = 0};
     switch (kind) {
     case 'i': {
         long given = PyLong_AsLong(value);
         bits.i = (int32_t)given;
-        if (!PyErr_Occurred() && bits.i != given) PyErr_SetString(PyExc_OverflowError, "a number of 32 bits is larger");
+        if (bits.i != given) PyErr_SetString(PyExc_OverflowError, "a number of 32 bits is larger");
         break;
     }
     case 'B': bits.b = PyObject_IsTrue(value) == 1; break;
@@ -54,26 +56,27 @@ static int set_value(uint64_t *place, char kind, PyObject *value) {
     case 'f': bits.f = (float)PyFloat_AsDouble(value); break;
     case 'd': bits.d = PyFloat_AsDouble(value); break;
     case 'O': break; /* an address that is 0 */
-    default: PyErr_Format(PyExc_ValueError, "no kind of argument: %c", kind);
+    default: PyErr_Format(PyExc_ValueError, "no kind of argument: %c", (unsigned char)kind);
     }
     *place = bits.whole;
-    return PyErr_Occurred() ? -1 : 0;
 }
 
 static PyObject *kernel_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     unsigned long long launch, describe, retain, set_current, function;
-    int device;
-    unsigned grid[3], threads, shared;
+    int device, grid[3], threads, shared;
     Py_ssize_t tensors, length;
     const char *kinds;
     PyObject *values;
     if (kwargs && PyDict_GET_SIZE(kwargs)) return PyErr_Format(PyExc_TypeError, "a Kernel takes no keywords");
-    if (!PyArg_ParseTuple(args, "(KKKK)iK(III)IIns#O!", &launch, &describe, &retain, &set_current, &device, &function,
+    if (!PyArg_ParseTuple(args, "(KKKK)iK(iii)iins#O!", &launch, &describe, &retain, &set_current, &device, &function,
                           &grid[0], &grid[1], &grid[2], &threads, &shared, &tensors, &kinds, &length, &PyTuple_Type,
                           &values))
         return NULL;
-    if (!launch || !describe || !retain || !set_current || !function || tensors < 0 || length != PyTuple_GET_SIZE(values))
+    if (!launch || !describe || !retain || !set_current || !function || length != PyTuple_GET_SIZE(values))
         return PyErr_Format(PyExc_ValueError, "a Kernel takes four addresses, and a kind for each value");
+    if (grid[0] < 1 || grid[1] < 1 || grid[2] < 1) return PyErr_Format(PyExc_ValueError, "a grid has a size below 1");
+    if (tensors < 0 || tensors > MOST || length > MOST)
+        return PyErr_Format(PyExc_ValueError, "a Kernel takes at most %d tensors, and as many values", MOST);
     Kernel *self = (Kernel *)type->tp_alloc(type, 0);
     if (!self) return NULL;
     self->driver.launch = (launch_function)(uintptr_t)launch;
@@ -84,17 +87,13 @@ static PyObject *kernel_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     self->function = (void *)(uintptr_t)function;
     memcpy(self->grid, grid, sizeof grid);
     self->threads = threads, self->shared = shared, self->tensors = tensors, self->others = length;
-    self->values = PyMem_Calloc(length ? length : 1, sizeof(uint64_t));
-    if (!self->values) {
-        Py_DECREF(self);
-        return PyErr_NoMemory();
-    }
-    for (Py_ssize_t n = 0; n < length; n++)
-        if (set_value(&self->values[n], kinds[n], PyTuple_GET_ITEM(values, n)) < 0) {
-            Py_DECREF(self);
-            return NULL;
-        }
-    return (PyObject *)self;
+    self->values = PyMem_Calloc(length + 1, sizeof(uint64_t));
+    if (!self->values) PyErr_NoMemory();
+    for (Py_ssize_t n = 0; n < length && !PyErr_Occurred(); n++)
+        set_value(&self->values[n], kinds[n], PyTuple_GET_ITEM(values, n));
+    if (!PyErr_Occurred()) return (PyObject *)self;
+    Py_DECREF(self);
+    return NULL;
 }
 
 static void kernel_dealloc(Kernel *self) {
@@ -160,7 +159,9 @@ static PyType_Slot kernel_slots[] = {
     {0},
 };
 
-static PyType_Spec kernel_spec = {"passnet_launch.Kernel", sizeof(Kernel), 0, Py_TPFLAGS_DEFAULT, kernel_slots};
+static PyType_Spec kernel_spec = {
+    "passnet_launch.Kernel", sizeof(Kernel), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE, kernel_slots,
+};
 
 /* ---- GuardedCall ---- */
 
@@ -174,6 +175,7 @@ typedef struct {
     vectorcallfunc vectorcall;
     Py_ssize_t inputs, fresh, count;
     Step *steps;
+    PyObject *kept; /* the arguments that it was made of, which hold the kernels of its steps and what follows */
     PyObject *dtypes, *layouts, *fillers, *stream, *empty, *otherwise, *device;
     long device_number;
 } GuardedCall;
@@ -227,15 +229,12 @@ static int make(GuardedCall *self, PyObject **fresh, uint64_t *addresses, Py_ssi
     return number ? 1 : is_there(self, tensor); /* all are on the current device */
 }
 
-static PyObject *call_otherwise(GuardedCall *self, PyObject *const *inputs, size_t flags, PyObject *names) {
-    if (!self->otherwise) return PyErr_Format(PyExc_RuntimeError, "a GuardedCall was called while it was deleted");
-    return PyObject_Vectorcall(self->otherwise, inputs, flags, names);
-}
-
 static PyObject *call(PyObject *callable, PyObject *const *inputs, size_t flags, PyObject *names) {
     GuardedCall *self = (GuardedCall *)callable;
-    if (PyVectorcall_NARGS(flags) != self->inputs || names)
-        return call_otherwise(self, inputs, flags, names);
+    if (PyVectorcall_NARGS(flags) != self->inputs || names) {
+        if (!self->kept) return PyErr_Format(PyExc_RuntimeError, "a GuardedCall was called while it was deleted");
+        return PyObject_Vectorcall(self->otherwise, inputs, flags, names);
+    }
     uint64_t addresses[self->inputs + self->fresh + 1];
     PyObject *fresh[self->fresh + 1];
     memset(fresh, 0, sizeof fresh);
@@ -256,7 +255,7 @@ static PyObject *call(PyObject *callable, PyObject *const *inputs, size_t flags,
     }
     Py_XDECREF(where);
     if (good == 0) {
-        result = call_otherwise(self, inputs, flags, NULL);
+        result = PyObject_Vectorcall(self->otherwise, inputs, flags, NULL);
     } else if (good > 0 && self->fresh == 0) {
         result = Py_NewRef(Py_None);
     } else if (good > 0 && self->fresh == 1) {
@@ -273,22 +272,21 @@ static PyObject *call(PyObject *callable, PyObject *const *inputs, size_t flags,
 static Py_ssize_t *numbers_of(PyObject *given, Kernel *kernel, Py_ssize_t most) {
     Py_ssize_t length = PyTuple_GET_SIZE(given), *numbers = PyMem_Calloc(length + 1, sizeof(Py_ssize_t));
     if (!numbers) return (Py_ssize_t *)PyErr_NoMemory();
+    if (length != kernel->tensors) PyErr_SetString(PyExc_ValueError, "a step has not as many tensors as its kernel");
     for (Py_ssize_t n = 0; n < length && !PyErr_Occurred(); n++) {
         numbers[n] = PyLong_AsSsize_t(PyTuple_GET_ITEM(given, n));
         if (!PyErr_Occurred() && (numbers[n] < 0 || numbers[n] >= most))
             PyErr_SetString(PyExc_ValueError, "a step has a number of no tensor");
     }
-    if (!PyErr_Occurred() && length != kernel->tensors)
-        PyErr_SetString(PyExc_ValueError, "a step has another number of tensors than its kernel");
     if (!PyErr_Occurred()) return numbers;
     PyMem_Free(numbers);
     return NULL;
 }
 
-static int set_steps(GuardedCall *self, PyObject *steps, PyTypeObject *kernel_type) {
+static int set_steps(GuardedCall *self, PyObject *steps) {
     Py_ssize_t count = PyTuple_GET_SIZE(steps), made = self->fresh ? 1 : 0;
     self->steps = PyMem_Calloc(count + 1, sizeof(Step));
-    if (!self->steps) return PyErr_NoMemory() ? 0 : -1;
+    if (!self->steps) return PyErr_NoMemory(), -1;
     for (Py_ssize_t at = 0; at < count; at++) {
         PyObject *kernel, *numbers;
         if (!PyArg_ParseTuple(PyTuple_GET_ITEM(steps, at), "O!O!", kernel_type, &kernel, &PyTuple_Type, &numbers))
@@ -296,7 +294,7 @@ static int set_steps(GuardedCall *self, PyObject *steps, PyTypeObject *kernel_ty
         Step *step = &self->steps[at];
         step->numbers = numbers_of(numbers, (Kernel *)kernel, self->inputs + self->fresh);
         if (!step->numbers) return -1;
-        step->kernel = (Kernel *)Py_NewRef(kernel);
+        step->kernel = (Kernel *)kernel;
         self->count = at + 1;
         for (Py_ssize_t n = 0; n < PyTuple_GET_SIZE(numbers); n++)
             if (step->numbers[n] - self->inputs + 1 > made) made = step->numbers[n] - self->inputs + 1;
@@ -305,78 +303,67 @@ static int set_steps(GuardedCall *self, PyObject *steps, PyTypeObject *kernel_ty
     return 0;
 }
 
-static int all_of_three(PyObject *tuples) {
+static int all_of(PyObject *tuples, Py_ssize_t size) {
     for (Py_ssize_t n = 0; n < PyTuple_GET_SIZE(tuples); n++) {
         PyObject *item = PyTuple_GET_ITEM(tuples, n);
-        if (!PyTuple_Check(item) || PyTuple_GET_SIZE(item) != 3) return 0;
+        if (!PyTuple_Check(item) || PyTuple_GET_SIZE(item) != size) return 0;
     }
     return 1;
 }
 
 static PyObject *call_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     PyObject *dtypes, *layouts, *steps, *fillers, *stream, *empty, *otherwise, *device;
-    PyTypeObject *kernel_type;
     if (kwargs && PyDict_GET_SIZE(kwargs)) return PyErr_Format(PyExc_TypeError, "a GuardedCall takes no keywords");
-    if (!PyArg_ParseTuple(args, "O!O!O!O!O!O!OOO", &PyType_Type, &kernel_type, &PyTuple_Type, &dtypes, &PyTuple_Type,
-                          &layouts, &PyTuple_Type, &steps, &PyLong_Type, &device, &PyList_Type, &fillers, &stream,
-                          &empty, &otherwise))
+    if (!PyArg_ParseTuple(args, "O!O!O!O!O!OOO", &PyTuple_Type, &dtypes, &PyTuple_Type, &layouts, &PyTuple_Type, &steps,
+                          &PyLong_Type, &device, &PyList_Type, &fillers, &stream, &empty, &otherwise))
         return NULL;
-    if (!all_of_three(layouts) || !PyTuple_GET_SIZE(steps))
-        return PyErr_Format(PyExc_ValueError, "a GuardedCall takes tuples of three as layouts, and at least one step");
+    if (!all_of(layouts, 3) || !all_of(steps, 2) || !PyTuple_GET_SIZE(steps))
+        return PyErr_Format(PyExc_ValueError, "a GuardedCall takes layouts, tuples of three, and steps, tuples of two");
+    if (PyTuple_GET_SIZE(dtypes) + PyTuple_GET_SIZE(layouts) > MOST)
+        return PyErr_Format(PyExc_ValueError, "a GuardedCall takes at most %d tensors", MOST);
     long number = PyLong_AsLong(device);
     if (PyErr_Occurred()) return NULL;
     GuardedCall *self = (GuardedCall *)type->tp_alloc(type, 0);
     if (!self) return NULL;
     self->vectorcall = call;
     self->inputs = PyTuple_GET_SIZE(dtypes), self->fresh = PyTuple_GET_SIZE(layouts), self->device_number = number;
-    self->dtypes = Py_NewRef(dtypes), self->layouts = Py_NewRef(layouts), self->fillers = Py_NewRef(fillers);
-    self->stream = Py_NewRef(stream), self->empty = Py_NewRef(empty), self->otherwise = Py_NewRef(otherwise);
-    self->device = Py_NewRef(device);
-    if (set_steps(self, steps, kernel_type) < 0) {
-        Py_DECREF(self);
-        return NULL;
-    }
-    return (PyObject *)self;
+    self->kept = Py_NewRef(args);
+    self->dtypes = dtypes, self->layouts = layouts, self->fillers = fillers, self->device = device;
+    self->stream = stream, self->empty = empty, self->otherwise = otherwise;
+    if (set_steps(self, steps) == 0) return (PyObject *)self;
+    Py_DECREF(self);
+    return NULL;
 }
 
 static int call_traverse(GuardedCall *self, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE(self));
-    Py_VISIT(self->dtypes);
-    Py_VISIT(self->layouts);
-    Py_VISIT(self->fillers);
-    Py_VISIT(self->stream);
-    Py_VISIT(self->empty);
-    Py_VISIT(self->otherwise);
-    Py_VISIT(self->device);
+    Py_VISIT(self->kept);
     return 0;
 }
 
 static int call_clear(GuardedCall *self) {
-    Py_CLEAR(self->otherwise); /* it leads back to this call */
+    self->inputs = -1; /* no call has so many */
+    Py_CLEAR(self->kept); /* `otherwise` leads back to this call */
     return 0;
 }
 
 static void call_dealloc(GuardedCall *self) {
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
-    for (Py_ssize_t at = 0; at < self->count; at++) {
-        Py_DECREF(self->steps[at].kernel);
-        PyMem_Free(self->steps[at].numbers);
-    }
+    for (Py_ssize_t at = 0; at < self->count; at++) PyMem_Free(self->steps[at].numbers);
     PyMem_Free(self->steps);
-    Py_XDECREF(self->dtypes), Py_XDECREF(self->layouts), Py_XDECREF(self->fillers), Py_XDECREF(self->stream);
-    Py_XDECREF(self->empty), Py_XDECREF(self->otherwise), Py_XDECREF(self->device);
+    Py_XDECREF(self->kept);
     type->tp_free((PyObject *)self);
     Py_DECREF(type);
 }
 
 static PyMemberDef call_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(GuardedCall, vectorcall), READONLY},
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(GuardedCall, vectorcall), READONLY, NULL},
     {NULL},
 };
 
 static PyType_Slot call_slots[] = {
-    {Py_tp_doc, "GuardedCall(Kernel, dtypes, layouts, steps, device, fillers, stream, empty, otherwise)"},
+    {Py_tp_doc, "GuardedCall(dtypes, layouts, steps, device, fillers, stream, empty, otherwise)"},
     {Py_tp_new, call_new},
     {Py_tp_dealloc, call_dealloc},
     {Py_tp_traverse, call_traverse},
@@ -388,22 +375,23 @@ static PyType_Slot call_slots[] = {
 
 static PyType_Spec call_spec = {
     "passnet_launch.GuardedCall", sizeof(GuardedCall), 0,
-    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, call_slots,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, call_slots,
 };
 
-static int add_type(PyObject *module, const char *name, PyType_Spec *spec) {
-    PyObject *type = PyType_FromSpec(spec);
-    return type && PyModule_AddObject(module, name, type) == 0 ? 0 : -1;
-}
-
-static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "passnet_launch", NULL, -1, NULL};
+static struct PyModuleDef definition = {.m_base = PyModuleDef_HEAD_INIT, .m_name = "passnet_launch", .m_size = -1};
 
 PyMODINIT_FUNC PyInit_passnet_launch(void) {
     PyObject *module = PyModule_Create(&definition);
+    if (!module) return NULL;
     data_ptr = PyUnicode_InternFromString("data_ptr");
     dtype = PyUnicode_InternFromString("dtype");
     get_device = PyUnicode_InternFromString("get_device");
-    if (!module || add_type(module, "Kernel", &kernel_spec) < 0 || add_type(module, "GuardedCall", &call_spec) < 0)
-        return NULL;
-    return module;
+    kernel_type = (PyTypeObject *)PyType_FromSpec(&kernel_spec);
+    PyTypeObject *call_type = (PyTypeObject *)PyType_FromSpec(&call_spec);
+    int good = data_ptr && dtype && get_device && kernel_type && call_type &&
+               PyModule_AddType(module, kernel_type) == 0 && PyModule_AddType(module, call_type) == 0;
+    Py_XDECREF(call_type);
+    if (good) return module;
+    Py_DECREF(module);
+    return NULL;
 }

@@ -167,6 +167,10 @@ for name, wrong in (("no tensors", (1.0, 2.0)), ("too few", (x,))):
             each(*wrong)
         except (TypeError, AttributeError, ValueError) as error:
             found.setdefault(name, []).append(type(error).__name__)
+try:
+    LaunchPlan(1, *[layout] * 4096, (first, (0, 1)))(x)
+except ValueError as error:
+    found["large"] = str(error)
 print(json.dumps(found))
 """
 """A process of its own, for Triton has one driver. The CPU's tensors have device -1 and stand for the GPU's."""
@@ -198,7 +202,7 @@ def found(tmp_path_factory, torch_forks):
     return json.loads(done.stdout)
 
 
-OTHERS = ("a thread without a context", "refused", "no tensors", "too few")
+OTHERS = ("a thread without a context", "refused", "no tensors", "too few", "large")
 SPECIAL = ("one", "long", "flag", "nothing")
 
 
@@ -245,6 +249,10 @@ def test_what_the_driver_refuses_is_an_error_with_its_reason(found):
 
 def test_what_is_no_tensor_is_an_error(found):
     assert len(found["no tensors"]) == len(found["too few"]) == 2
+
+
+def test_a_plan_has_few_enough_tensors_for_a_stack(found):
+    assert found["large"] == "a GuardedCall takes at most 4096 tensors"
 
 
 @triton.jit
