@@ -5,6 +5,7 @@ by Triton. Later calls check that their tensors are of the same kind, and hand t
 are of another kind, or the kernel is interpreted, it is Triton's own launch: the results are the same either way.
 """
 
+import math
 from typing import Any
 
 import torch
@@ -50,12 +51,8 @@ class Launch:
     def _by_triton(self, *tensors: torch.Tensor) -> None:
         """Launch through Triton, and keep what it compiled if that fits the usual tensors: aligned, on one device."""
         compiled = self.__kernel[self.__grid](*tensors, **self.__constants)
-        if (
-            self.__bound is not None
-            or type(self.__kernel) is not JITFunction
-            or not aligned(tensors)
-            or 0 in self.__grid
-        ):
+        started = min(self.__grid) > 0 and math.prod(self.__grid) < 1 << 31  # else Triton launches nothing
+        if self.__bound is not None or type(self.__kernel) is not JITFunction or not aligned(tensors) or not started:
             return
         device = driver.active.get_current_device()
         if {tensor.get_device() for tensor in tensors} != {device}:

@@ -34,6 +34,8 @@ class LaunchPlan:
         """The same launch by launch."""
         if len(inputs) != self.__inputs:
             raise TypeError(f"a LaunchPlan of {self.__inputs} inputs was called with {len(inputs)}")
+        for given in inputs:
+            given.data_ptr()  # what is no tensor is an error before any launch, as in C, even if no launch has it
         fresh = [empty_strided(*layout, inputs[0]) for layout in self.__fresh]
         tensors = [*inputs, *fresh]
         for launch, numbers in self.__launches:

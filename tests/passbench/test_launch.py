@@ -138,8 +138,9 @@ late = Launch(scale_kernel, (3, 2), n=150, factor=2.0)
 found["begins unaligned"] = launched(late, x[1:], out)
 found["then aligned"] = launched(late, x, out)
 found["from then on"] = launched(late, x, out)
-for name, n, factor in (("one", 1, 2.0), ("long", 1 << 40, 2.0), ("flag", True, 2.0), ("nothing", 150, 2.0)):
-    launch = Launch(scale_kernel, (0 if name == "nothing" else 1,), n=n, factor=factor)
+for name, n in (("one", 1), ("long", 1 << 40), ("flag", True), ("nothing", 150), ("less", 150), ("too many", 150)):
+    grid = {"nothing": (0,), "less": (-1,), "too many": (1 << 20, 1 << 12)}.get(name, (1,))
+    launch = Launch(scale_kernel, grid, n=n, factor=2.0)
     launch(x, out)
     found[name] = launched(launch, x, out)
 guarded_call.empty_on_current_device = guards._empty_strided_cpu
@@ -167,6 +168,13 @@ for name, wrong in (("no tensors", (1.0, 2.0)), ("too few", (x,))):
             each(*wrong)
         except (TypeError, AttributeError, ValueError) as error:
             found.setdefault(name, []).append(type(error).__name__)
+spare = LaunchPlan(3, layout, (first, (0, 3)))
+spare(x, out, y)
+for each in (spare, spare.by_launches):
+    try:
+        each(x, out, 1.0)
+    except AttributeError as error:
+        found.setdefault("spare", []).append(str(error))
 try:
     LaunchPlan(1, *[layout] * 4096, (first, (0, 1)))(x)
 except ValueError as error:
@@ -202,8 +210,8 @@ def found(tmp_path_factory, torch_forks):
     return json.loads(done.stdout)
 
 
-OTHERS = ("a thread without a context", "refused", "no tensors", "too few", "large")
-SPECIAL = ("one", "long", "flag", "nothing")
+OTHERS = ("a thread without a context", "refused", "no tensors", "too few", "spare", "large")
+SPECIAL = ("one", "long", "flag", "nothing", "less", "too many")
 
 
 def test_every_launch_reaches_the_driver_once_and_with_its_tensors(found):
@@ -234,7 +242,7 @@ def test_the_driver_gets_what_the_compiled_kernel_takes(found):
         "one": [None, None, "128 threads, OOOO"],
         "long": [1 << 40, None, None, "128 threads, OOlOO"],
         "flag": [1, None, None, "128 threads, OOBOO"],
-        "nothing": [150, 2.0, 64, "Triton's"],
+        **{name: [150, 2.0, 64, "Triton's"] for name in ("nothing", "less", "too many")},
     }
 
 
@@ -249,6 +257,11 @@ def test_what_the_driver_refuses_is_an_error_with_its_reason(found):
 
 def test_what_is_no_tensor_is_an_error(found):
     assert len(found["no tensors"]) == len(found["too few"]) == 2
+
+
+def test_it_is_one_also_where_no_launch_has_it(found):
+    """A plan goes launch by launch in observed calls, and a pass must not tell them from others by the error."""
+    assert found["spare"] == ["'float' object has no attribute 'data_ptr'"] * 2
 
 
 def test_a_plan_has_few_enough_tensors_for_a_stack(found):
