@@ -268,7 +268,7 @@ static PyObject *call(PyObject *callable, PyObject *const *inputs, size_t flags,
     return result;
 }
 
-/* A step's tensors by number, each of at most `most`; NULL and an error if they are not the kernel's. */
+/* A step's tensors by number, each below `most`; NULL and an error if they are not the kernel's. */
 static Py_ssize_t *numbers_of(PyObject *given, Kernel *kernel, Py_ssize_t most) {
     Py_ssize_t length = PyTuple_GET_SIZE(given), *numbers = PyMem_Calloc(length + 1, sizeof(Py_ssize_t));
     if (!numbers) return (Py_ssize_t *)PyErr_NoMemory();
