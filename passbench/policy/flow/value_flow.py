@@ -230,6 +230,9 @@ class ValueFlow(FlowCalls):
                 self._block(statement.body, open_scope(scope.module, statement, scope))
             elif isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
                 value = self._value(statement.value, inner)
+                facts = self._pass.facts(own)
+                if facts.is_enumeration and facts.initial is not None:
+                    self.groups.pass_on(facts.initial, GivenGroups(spread=[value]), 1)
                 bound = not isinstance(statement.value, ast.List | ast.Tuple | ast.Dict | ast.Set)
                 if bound and value is not None:
                     self.groups.note_bound(value)

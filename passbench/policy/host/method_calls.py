@@ -98,6 +98,18 @@ class MethodCalls(BuiltInCalls):
         addresses = any(self.kind(value, home) is ValueKind.ADDRESS for value in facts.defaults)
         return max(made, ValueKind.ADDRESS) if addresses or not facts.has_text else made
 
+    def make_member(self, own: ast.ClassDef, value: ast.expr, kind: ValueKind, scope: Scope) -> None:
+        """A member of an enumeration is made by its `__init__`, if it has one: of its value, or of a tuple's items."""
+        initial = self.facts(own).initial
+        if initial is None:
+            return
+        order = [a.arg for a in (*initial.args.posonlyargs, *initial.args.args)][1:]
+        given = value.elts if isinstance(value, ast.Tuple) else [value] * max(1, len(order))
+        self.pass_arguments(initial, [ValueKind.SCALAR, *(max(kind.item(), self.kind(v, scope)) for v in given)], {})
+        for name, one in zip(order, given, strict=False):
+            if self.is_sequence(one, scope):
+                self.note_sequence(initial, name)
+
     def replace_fields(self, keywords: Keywords) -> None:
         """Let fields be what a copy of an instance is given for them: of any class, where `**` hands it in."""
         spread = keywords.get(None, ValueKind.SCALAR).item()

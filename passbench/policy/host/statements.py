@@ -298,6 +298,8 @@ class Statements(Calls):
                 self._method(statement, own, scope, given, functional)
             elif isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
                 kind = self.kind(statement.value, inner)
+                if enumerated:
+                    self.make_member(own, statement.value, kind, inner)
                 if (enumerated or own.name in scope.module.namespaces) and kind.holds_tensors:
                     message = "what an enumeration or a namespace holds is compared; keep tensors in a dict"
                     self.find("container", scope.module, statement, message)

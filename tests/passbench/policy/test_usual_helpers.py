@@ -39,6 +39,12 @@ class Act(enum.IntEnum):
     def warps(self, n):
         return min(n, 8 if self.cheap else 4)
 
+class Op(enum.Enum):
+    DOWN = ("down", floor, 0.5)
+
+    def __init__(self, label, rule, by):
+        self.label, self.rule, self.by = label, rule, by
+
 class Device:
     made = {}
 
@@ -76,6 +82,7 @@ z = LAUNCHES["a"](x, y, scale=2.0)
 run = functools.partial(launch, x, block=64 * k); z = run(y)
 z = Act.parse("RELU").warps(n) + [one.warps(n) for one in Act][0]
 z = range(Device.of(n).index)
+z = [x * one.by for one in Op][0] * Op["DOWN"].rule(1, n)
 z = next(itertools.dropwhile(lambda b: b < n, (16, 64, 256)), 256)
 z = isinstance(Act.NONE, Sized) or not Range(n)
 if n: run = functools.partial(floor, 1)
@@ -87,6 +94,8 @@ FAULTS = {
     "a late argument": "z = floors(1, b=x.sum())",
     "a late argument of a local one": "run = functools.partial(floor, 1)\nz = run(x.sum())",
     "a fixed argument": "run = functools.partial(floor, b=x.sum())\nz = run(1)",
+    "a function of a member": "z = Op['DOWN'].rule(1, x.sum())",
+    "a text of a member": "z = Op.DOWN.label * x.sum()",
     "whether an instance is true": "z = not Range(x)",
     "a field of a class": "Device.keep(x)\nz = float(Device.made[0])",
     "an enumeration that is handed on": "z = [Act][0].warps(x, 2)",
