@@ -130,6 +130,10 @@ def unchanged_lists(function: ast.FunctionDef) -> dict[str, ast.expr]:
     return found
 
 
+def _is_function(node: ast.AST) -> bool:
+    return isinstance(node, ast.FunctionDef)
+
+
 def _is_starred_name(node: ast.expr) -> bool:
     return isinstance(node, ast.Starred) and isinstance(node.value, ast.Name)
 
@@ -145,7 +149,7 @@ class CollectedArguments:
         self._lengths: dict[object, set[int] | None] = {}
         for module in modules.values():
             methods = {s for own in module.classes.values() for s in own.body if isinstance(s, ast.FunctionDef)}
-            for function in (*module.functions.values(), *methods):
+            for function in filter(_is_function, walk(module.tree)):
                 if function.args.vararg is None or (function in methods and function.decorator_list):
                     continue
                 self.first[function] = len([*function.args.posonlyargs, *function.args.args]) - (function in methods)

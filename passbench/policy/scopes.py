@@ -84,6 +84,10 @@ class Kinds:
         """The kinds of everything of a scope."""
         return [self._kinds[scope, name] for name in self._names.get(scope, ())]
 
+    def items_of(self, scope: object) -> list[tuple[str | int, ValueKind]]:
+        """The names and kinds of everything of a scope."""
+        return [(name, self._kinds[scope, name]) for name in self._names.get(scope, ())]
+
     def __contains__(self, place: tuple[object, str | int]) -> bool:
         return place in self._kinds
 

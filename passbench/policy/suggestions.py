@@ -98,6 +98,8 @@ ADVICE = {
         "let a field of the class, or a variable of the module, hold one",
     ),
     "contextlib.ExitStack": "write `with A, B:`, and contextlib.nullcontext() for one that may be left out",
+    "string.Template": "write an f-string",
+    "textwrap.dedent": "write the text as it is",
     "itertools.starmap": "write [f(*pair) for pair in pairs]",
     "operator.methodcaller": "write lambda one: one.METHOD()",
     "__missing__": "write a method that asks `if key not in self.items`, or a function under @functools.lru_cache",

@@ -56,8 +56,8 @@ class Arguments(Expressions):
     def _note_collected(self, function: ast.FunctionDef, positional: list[ValueKind] | None) -> None:
         """Note the arguments of a function with a parameter `*rest` by their numbers; None where they are not known. A
         method that is called through its class is no such one."""
-        known = positional is not None and function in self.homes
-        key = function if function in self.homes else function.name
+        method = function in self.classes_of_methods
+        known, key = positional is not None and not method, function.name if method else function
         self.kinds.changed |= self.collected.note(key, len(positional) if known else None)
         for number, kind in enumerate(positional if known else ()):
             self.kinds.join(function, number, kind)
@@ -114,8 +114,16 @@ class Arguments(Expressions):
         return self._collections[scope.node].get(node.id)
 
     def rest_of(self, node: ast.expr) -> list[ValueKind] | None:
-        """The kinds of what `args` or `args[1:]` holds, item by item, in a function that collects `*args`; None where
-        calls do not tell, or have different numbers of arguments."""
+        """The kinds of what `args` or `args[1:]` holds, item by item, in a function that collects `*args`, or of what a
+        comprehension makes of each; None where calls do not tell, or have different numbers of arguments."""
+        if isinstance(node, ast.ListComp | ast.GeneratorExp):
+            plain = len(node.generators) == 1 and not node.generators[0].ifs
+            items = self.rest_of(node.generators[0].iter) if plain and node in self._opened else None
+            if items is None:
+                return None
+            scope = self._opened[node]
+            made = self.kind(node.elt, scope)
+            return [item if _is_kept(node, item, scope) else made for item in items]
         part = item_parts.constant_slice(node)
         name = node.value if part is not None else node
         function = self.collected.function_of(name)
@@ -137,7 +145,7 @@ class Arguments(Expressions):
         return joined(self.kinds.get(place, n) for n in places if n >= first)
 
     def _place_of(self, function: ast.FunctionDef) -> object:
-        return function if function in self.homes else (METHODS, function.name)
+        return (METHODS, function.name) if function in self.classes_of_methods else function
 
     def check_cached(self, function: ast.FunctionDef, module: Module) -> None:
         """Report a cached function that gets tensors: its cache would remember earlier calls."""
@@ -310,6 +318,23 @@ def _spread(
         return positional[:first] + [worst.item() if worst.holds_tensors else ValueKind.EITHER] * len(order)
     spread = [*positional[:first], *[positional[first].item()] * left, *positional[first + 1 :]]
     return [kind if n < first else max(kind, ValueKind.EITHER) for n, kind in enumerate(spread)]
+
+
+def _is_kept(node: ast.ListComp | ast.GeneratorExp, item: ValueKind, scope: Scope) -> bool:
+    """Whether a comprehension hands on an item of this kind as it is: `[a.half() if isinstance(a, torch.Tensor) else a
+    for a in args]` does so with what is no tensor."""
+    match node.elt:
+        case ast.IfExp(
+            test=ast.Call(func=ast.Name("isinstance"), args=[ast.Name(asked), tested]), orelse=ast.Name(kept)
+        ):
+            built_in = scope.find("isinstance") is None and scope.module.dotted(tested) == "torch.Tensor"
+            same = asked == kept and built_in and item is ValueKind.SCALAR
+        case ast.Name(kept):
+            same = True
+        case _:
+            return False
+    target = node.generators[0].target
+    return same and isinstance(target, ast.Name) and target.id == kept
 
 
 def _read_by_key(node: ast.AST) -> ast.expr | None:

@@ -139,9 +139,13 @@ class Given(Bindings):
                 self.note_sequence(method, parameter.arg)
         if a.vararg is not None or a.kwarg is not None:
             by_triton = self.called_by_triton if self.flow.may_be_called(method) else ValueKind.SCALAR
-            rest = self.holder([spread, by_triton, *self.kinds.all_of(place)])
-            for starred in filter(None, (a.vararg, a.kwarg)):
-                self.kinds.join(method, starred.arg, rest)
+            known = {p.arg for p in (*a.args, *a.kwonlyargs)} | {RETURN, DIRECTLY, "**"}
+            given = self.kinds.items_of(place)
+            late = [kind for name, kind in given if isinstance(name, int) and name >= len(by_place)]
+            others = [kind for name, kind in given if isinstance(name, str) and name not in known]
+            for starred, kinds in ((a.vararg, late), (a.kwarg, others)):
+                if starred is not None:
+                    self.kinds.join(method, starred.arg, self.holder([spread, by_triton, *kinds]))
 
     def take_as_value(self, function: ast.FunctionDef) -> None:
         """Let the parameters of a function that is a value somewhere be what calls give to such a one: each that names

@@ -24,6 +24,23 @@ LAUNCHES = {"a": functools.partial(launch, block=64), "b": wide}
 floors = functools.partial(floor, b=2)
 OTHERS = [floors]
 
+def guard(fn):
+    @functools.wraps(fn)
+    def inner(*args, **kwargs):
+        return fn(*(a.contiguous() if isinstance(a, torch.Tensor) else a for a in args), **kwargs)
+
+    return inner
+
+@guard
+def scaled(t, up, block=64):
+    return t * math.floor(up / block)
+
+class Tuned:
+    def __call__(self, t, *rest, route=1, **meta):
+        return t * math.floor(meta["block"] + route)
+
+TUNED = Tuned()
+
 class Act(enum.IntEnum):
     NONE = 0
     RELU = 1
@@ -82,15 +99,19 @@ z = LAUNCHES["a"](x, y, scale=2.0)
 run = functools.partial(launch, x, block=64 * k); z = run(y)
 z = Act.parse("RELU").warps(n) + [one.warps(n) for one in Act][0]
 z = range(Device.of(n).index)
+z = scaled(x, n, block=16) + scaled(y, 2) + TUNED(x, y, route=2, block=n)
 z = [x * one.by for one in Op][0] * Op["DOWN"].rule(1, n)
 z = next(itertools.dropwhile(lambda b: b < n, (16, 64, 256)), 256)
 z = isinstance(Act.NONE, Sized) or not Range(n)
-if n: run = functools.partial(floor, 1)
-else: run = functools.partial(floor, 2)
-z = run(n)
+if n: low = functools.partial(floor, 1)
+else: low = functools.partial(floor, 2)
+z = low(n)
 """
 CASE = "match tuple(x.shape):\n    case (rows, *rest):\n        z = {}\n    case _:\n        z = 1"
 FAULTS = {
+    "an argument behind a guard": "z = scaled(x, x.sum())",
+    "a named argument behind a guard": "z = scaled(x, 1, block=x.sum())",
+    "what is collected by name": "z = TUNED(x, block=x.sum())",
     "a late argument": "z = floors(1, b=x.sum())",
     "a late argument of a local one": "run = functools.partial(floor, 1)\nz = run(x.sum())",
     "a fixed argument": "run = functools.partial(floor, b=x.sum())\nz = run(1)",
