@@ -9,9 +9,11 @@ import resource
 from collections.abc import Iterator
 
 import torch
+from torch import fx
 
 from passbench.child.interpreter import triton_interpreter
 from passbench.child.worker import Worker
+from passbench.contract import PassRule
 from passbench.ipc.messages import (
     ArmReplay,
     Command,
@@ -21,6 +23,7 @@ from passbench.ipc.messages import (
 )
 from passbench.ipc.spawn import Spawn
 from passbench.ipc.wire import encode_reply, read_command
+from passbench.matching.rewrite import apply_pass
 
 
 def _limit(spawn: Spawn) -> None:
@@ -37,6 +40,17 @@ def _lower(which: int, limit: int) -> None:
     resource.setrlimit(which, (least, least))
 
 
+def prepare() -> None:
+    """Work out what all workers need, before they are forked; a GPU is not touched. torch lists its functions and
+    their other names when the first pattern is matched, which takes longer than to match it."""
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    graph.output(graph.call_function(torch.relu, (x,)))
+    apply_pass(graph, [PassRule("prepare", lambda x: torch.relu(x), lambda x: (x,), torch.relu, ("x",))])
+    if "TRITON_INTERPRET" in os.environ:
+        triton_interpreter.compute_as_a_gpu()
+
+
 def main(spawn: Spawn, commands: int, replies: int, shared_fd: int | None) -> None:
     """Serve commands until the parent closes its end."""
     _limit(spawn)
@@ -49,10 +63,8 @@ def main(spawn: Spawn, commands: int, replies: int, shared_fd: int | None) -> No
         torch.cuda.synchronize()
     else:
         triton_interpreter.untimed_autotuning()
-        if "TRITON_INTERPRET" in os.environ:
-            triton_interpreter.compute_as_a_gpu()
-            if spawn.confine_kernels:
-                triton_interpreter.confine_kernels()
+        if "TRITON_INTERPRET" in os.environ and spawn.confine_kernels:
+            triton_interpreter.confine_kernels()
     gc.freeze()  # collections between calls need not look at torch itself
     worker = Worker(device, shared_fd, confine_kernels=spawn.confine_kernels)
     for nonce, command in _commands(commands, spin=device.type == "cuda"):

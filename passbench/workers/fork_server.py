@@ -116,6 +116,7 @@ def _be_zygote(connection: socket.socket, interpret: bool, scratch: Path) -> NoR
             os.environ["TRITON_INTERPRET"] = "1"
         for name in _IMPORTED:
             importlib.import_module(name)
+        sys.modules["passbench.child.main"].prepare()
         gc.freeze()
         gc.enable()
         problem = _why_not_isolated(scratch)

@@ -4,9 +4,12 @@ In a kernel of ours NumPy took a microsecond for an operation on a block, and th
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from inspect import getmembers
 from typing import Any
+
+import torch
 
 
 def spare_idle_work() -> None:
@@ -14,7 +17,8 @@ def spare_idle_work() -> None:
 
     The interpreter works out each integer operation again in 64 bits, for an assertion that counts only where Triton
     debugs. It puts its own functions into `triton.language` for each call of a device function, where the launch has
-    done so. It reads the source of each function twice.
+    done so, and looks for them anew at each launch. It copies the memory of a CPU's tensors onto itself. It reads the
+    source of each function twice.
     """
     import triton.language as tl
     from triton.runtime import interpreter
@@ -22,6 +26,7 @@ def spare_idle_work() -> None:
     builder = interpreter.interpreter_builder
     builder.options = replace(builder.options, sanitize_overflow=builder.options.debug)
     _patch_once(interpreter, tl)
+    _spare_copies(interpreter.GridExecutor)
     _spare_types(tl.core)
     _spare_conversions(interpreter, tl.core)
     numpy_type, by_name = interpreter._get_np_dtype, {}
@@ -52,7 +57,6 @@ def _patch_once(interpreter: Any, tl: Any) -> None:
     checking = tl.core.load.__code__  # what `builtin` puts around a function
     patched: set[int] = set()
     languages: dict[Callable, frozenset[int]] = {}
-    direct: dict[Callable, Callable] = {}
 
     def patched_once(function: Callable) -> Any:
         modules = languages.get(function)
@@ -78,13 +82,38 @@ def _patch_once(interpreter: Any, tl: Any) -> None:
 
         return call
 
-    def patch_attribute(owner: Any, name: str, member: Callable, builder: Any, scope: Any) -> None:
-        if member not in direct:
-            direct[member] = called_directly(member)
-        scope.set_attr(owner, name, direct[member])
+    direct = {
+        owner: [(name, called_directly(member)) for name, member in getmembers(owner, tl.core.is_builtin)]
+        for owner in (tl, tl.core, tl.math, tl.tensor, tl.core.tensor_descriptor_base)
+    }
+
+    def patch_members(owner: Any, builder: Any, scope: Any) -> None:
+        for name, member in direct[owner]:
+            scope.set_attr(owner, name, member)
 
     interpreter._patch_lang, interpreter.GridExecutor.__call__ = patched_once, launched
-    interpreter._patch_attr = patch_attribute
+    interpreter._patch_builtin = patch_members
+
+
+def _spare_copies(executor: Any) -> None:
+    """Give a kernel its tensors themselves where all are a CPU's."""
+    convert, restore = executor._init_args_hst, executor._restore_args_dev
+
+    def stays(value: Any) -> bool:
+        if type(value) is torch.Tensor:
+            return value.is_cpu
+        return not (isinstance(value, tuple) or hasattr(value, "data_ptr") or hasattr(value, "base"))
+
+    def converted(self: Any, given: Sequence, named: Mapping[str, Any]) -> tuple[Sequence, Mapping[str, Any]]:
+        if all(map(stays, given)) and all(map(stays, named.values())):
+            return given, named
+        return convert(self, given, named)
+
+    def restored(self: Any, given: Sequence, host: Sequence, named: Mapping, named_host: Mapping) -> None:
+        if host is not given:
+            restore(self, given, host, named, named_host)
+
+    executor._init_args_hst, executor._restore_args_dev = converted, restored
 
 
 def _spare_types(core: Any) -> None:
