@@ -64,7 +64,6 @@ class Bench:
         self._idle: list[WorkerHandle] = []  # of passes, none at work
         self._prepared: dict[Path, WorkerHandle] = {}
         self._compiled: dict[tuple[str, str], WorkerHandle] = {}  # of baselines, by compiler and sample
-        self._findings: dict[str, list[Finding]] = {}
         self._variants = 0  # since eager's processes were started
 
     def __enter__(self) -> Self:
@@ -183,13 +182,8 @@ class Bench:
                 self._warm["eager"].stop()
 
     def _refusals(self, files: PassFiles) -> list[Finding]:
-        """Findings of the static policy, worked out once for the same text and file names."""
-        if "static_policy" in self.settings.off:
-            return []
-        key = _digest([files.files, files.others])
-        if key not in self._findings:
-            self._findings[key] = check_files(files)
-        return self._findings[key]
+        """Findings of the static policy, unless it is off."""
+        return [] if "static_policy" in self.settings.off else check_files(files)
 
     def _run_baseline(self, sample: Sample, compiler: str, progress: Progress | None) -> Iterator[VariantResult]:
         worker = self._compiled.pop((compiler, sample.sample), None)

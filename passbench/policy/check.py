@@ -7,6 +7,7 @@ Host code may launch kernels, call operators that a graph can hold and that comp
 """
 
 import ast
+from functools import lru_cache
 from pathlib import Path
 
 from passbench.contract import NAMES_FILE, PACKAGE, PassFiles, read_pass_dir
@@ -62,7 +63,16 @@ def check_dir(directory: str | Path) -> list[Finding]:
 
 
 def check_files(files: PassFiles) -> list[Finding]:
-    """Findings on a pass that has been read already."""
+    """Findings on a pass that has been read already. An author and PassBench ask of the same pass, one after another:
+    the latest answers are kept."""
+    return list(_findings(files.names, tuple(files.files.items()), files.others))
+
+
+@lru_cache(maxsize=128)
+def _findings(
+    names_listed: tuple[str, ...], texts: tuple[tuple[str, str], ...], others: tuple[str, ...]
+) -> list[Finding]:
+    files = PassFiles(names_listed, dict(texts), others)
     report = Report()
     for name in files.others:
         if Path(name).suffix in names.SUSPECT_FILES:
