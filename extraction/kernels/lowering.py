@@ -26,6 +26,7 @@ from sympy.functions.elementary.miscellaneous import MinMaxBase
 from torch import fx
 from torch._inductor import config as inductor_config
 from torch._inductor import graph as inductor_graph
+from torch._inductor import sizevars
 from torch._inductor.debug import DebugContext
 from torch._inductor.decomposition import select_decomp_table
 from torch._inductor.fx_passes.post_grad import view_to_reshape
@@ -46,6 +47,7 @@ from extraction.analysis.prepared import prepare
 from extraction.analysis.propagate import Invalid, Propagated, propagate
 from extraction.kernels import reference_gpu
 from extraction.kernels.computed_numbers import propagate_sympy
+from extraction.kernels.digits import join_dimensions
 from extraction.kernels.repeats import shortened
 from extraction.kernels.reshapes import dynamic_reshape_indexer
 from extraction.kernels.shared_kernels import CAT, early, is_view, pointwise_ops, with_shared_results
@@ -113,6 +115,7 @@ def lowered(
         stack.enter_context(torch.no_grad())
         stack.enter_context(patch.object(MinMaxBase, "_is_connected", classmethod(_is_connected)))
         stack.enter_context(patch.object(SizeVarAllocator, "_simplify_with_ranges", _simplified))
+        stack.enter_context(patch.object(sizevars, "join_dimensions", join_dimensions))
         stack.enter_context(patch.object(IndexPropagation, "propagate_sympy", propagate_sympy))
         if short_indices:
             stack.enter_context(patch.object(View, "dynamic_reshape_indexer", classmethod(dynamic_reshape_indexer)))

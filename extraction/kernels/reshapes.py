@@ -11,8 +11,9 @@ from math import prod
 
 from sympy import Expr, Integer
 from torch._inductor.ir import View
-from torch._inductor.sizevars import join_dimensions
 from torch.utils._sympy.functions import FloorDiv, ModularIndexing
+
+from extraction.kernels.digits import join_dimensions
 
 Reindex = Callable[[Sequence[Expr]], Sequence[Expr]]
 """The coordinates in the old shape of coordinates in the new one."""
