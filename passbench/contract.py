@@ -177,7 +177,7 @@ def check_names_free(directory: Path) -> None:
     find in its place: `__main__`, or one that a library has made without a file. Those of passes are none."""
     passes = {name for finder in sys.meta_path if isinstance(finder, _Siblings) for name in finder.found}
     for file in sorted(Path(directory).glob("*.py")):
-        if file.stem in sys.modules.keys() - passes:
+        if file.stem in sys.modules and file.stem not in passes:
             raise ContractError(f"{file.name} has the name of a module that Python has loaded already; rename the file")
 
 

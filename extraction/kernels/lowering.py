@@ -113,6 +113,7 @@ def lowered(
         if device == "reference":
             stack.enter_context(reference_gpu.pretended())
         stack.enter_context(torch.no_grad())
+        stack.enter_context(_use_lazy_graph_module(True))  # graphs are lowered, their Python source is never run
         stack.enter_context(patch.object(MinMaxBase, "_is_connected", classmethod(_is_connected)))
         stack.enter_context(patch.object(SizeVarAllocator, "_simplify_with_ranges", _simplified))
         stack.enter_context(patch.object(sizevars, "join_dimensions", join_dimensions))
@@ -276,7 +277,7 @@ def _to_aten(
     place = "cpu" if device == "cpu" else "cuda:0"
     interpreter = _TaggingInterpreter(torch.nn.Module(), graph=to_fx(graph, place))
     interpreter.pretends = device == "reference"
-    with fake_mode, _use_lazy_graph_module(True):  # the graph is lowered, its Python source is never run
+    with fake_mode:
         arguments = [torch.empty_strided(i.shape, i.stride, dtype=dtype_of(i.dtype), device=place) for i in inputs]
         function = torch.func.functionalize(interpreter.run)
         # No module is called in here. torch.fx replaces methods of all modules for the time of a trace, after which

@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from storage.errors import PassNetError, in_one_line
-from storage.graph.as_fx import to_module
+from storage.graph.as_fx import to_fx
 from storage.graph.as_json import to_json
 from storage.graph.record import RUN_DEVICE, Graph, refs
 from storage.records import Input, contiguous_stride, dtype_name, dtype_of
@@ -128,7 +128,7 @@ def _effects(asked: _Question) -> OpEffects:
         with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True):
             tensors = asked.tensors
             arguments = [torch.empty_strided(shape, stride, dtype=dtype_of(dtype)) for dtype, shape, stride in tensors]
-            observer = _Observer(to_module(asked.graph, "cpu"))
+            observer = _Observer(torch.nn.Module(), graph=to_fx(asked.graph, "cpu"))  # no source of it is run
             observer.run(*arguments)
     except Exception as error:  # any op of any model may fail on fake tensors; the errors share no type
         raise OpEffectsError(f"the graph does not run on fake tensors: {in_one_line(error, None)}") from error
