@@ -88,7 +88,7 @@ def test_every_stored_graph_makes_the_round_trip_and_its_source_compiles(built):
 def test_a_second_build_traces_nothing_and_publishes_nothing(data_dir, built):
     catalog = built.parent / "catalog.txt"
     before = files(data_dir)
-    done = passnet_here("build", "--catalog", catalog, "--data", data_dir)
+    done = passnet_here("build", "--catalog", catalog, "--workers", 2, "--data", data_dir)
     assert done.returncode == 0, done.stderr
     assert "0 to trace" in done.stderr
     assert "Nothing new" in done.stdout
@@ -102,7 +102,7 @@ def test_one_new_model_traces_and_cuts_one_model_and_keeps_the_eval_families(dat
     """`data_dir` is a copy of `built`: shards are found again in a data directory that was moved."""
     catalog = tmp_path / "more.txt"
     catalog.write_text((built.parent / "catalog.txt").read_text() + "timm:test_resnet\n")
-    done = passnet_here("build", "--catalog", catalog, "--data", data_dir)
+    done = passnet_here("build", "--catalog", catalog, "--workers", 2, "--data", data_dir)
     assert done.returncode == 0, done.stderr
     assert "1 to trace" in done.stderr
     old, new = (Store(data_dir).open(name) for name in ("v1", "v2"))
@@ -120,10 +120,10 @@ def test_one_new_model_traces_and_cuts_one_model_and_keeps_the_eval_families(dat
 
     fresh = tmp_path / "fresh"
     shutil.copytree(data_dir / "traces", fresh / "traces")
-    whole = build_dataset.fn(catalog=str(catalog), data=str(fresh))
+    whole = build_dataset.fn(catalog=str(catalog), workers=2, data=str(fresh))
     for category in ("sole_op", "fusible"):
         assert rows_of(new, category) == rows_of(Store(fresh).latest(), category)
-    again = build_dataset.fn(catalog=str(catalog), data=str(data_dir), full=True)
+    again = build_dataset.fn(catalog=str(catalog), workers=2, data=str(data_dir), full=True)
     for category in CATEGORIES:
         assert rows_of(Store(data_dir).latest(), category) == rows_of(Store(fresh).latest(), category)
     for count in ("subgraphs", "duplicates", "dropped", "unique"):
@@ -250,7 +250,7 @@ def test_a_bad_catalogue_is_one_clear_line_and_publishes_nothing(tmp_path, catal
 def test_an_unknown_model_costs_itself_alone(data_dir, tmp_path):
     catalog = tmp_path / "some.txt"
     catalog.write_text("points: 3\ntimm:resnet10t\ntimm:resnet10x\n")
-    built = build_dataset.fn(catalog=str(catalog), data=str(data_dir))
+    built = build_dataset.fn(catalog=str(catalog), workers=2, data=str(data_dir))
     assert built["traced"] == 1
     (failed,) = (r for r in Store(data_dir).latest().table("models").to_pylist() if r["status"] == "failed")
     assert failed["error_category"] == "not_found"
@@ -270,4 +270,4 @@ def test_a_corrupt_shard_of_traces_is_named(data_dir, built):
     (shard, *_) = data_dir.glob("traces/*/*.parquet")
     shard.write_bytes(shard.read_bytes()[:100])
     with pytest.raises(PassNetError, match=shard.name):
-        build_dataset.fn(catalog=str(built.parent / "catalog.txt"), data=str(data_dir))
+        build_dataset.fn(catalog=str(built.parent / "catalog.txt"), workers=2, data=str(data_dir))
