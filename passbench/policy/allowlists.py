@@ -140,7 +140,7 @@ TYPE_FORMS = frozenset(
     f"{name}.{n}"
     for name, module in _TYPING
     for n in module.__all__
-    if n not in ("ForwardRef", "Annotated") and not isinstance(getattr(module, n), FunctionType)
+    if n not in ("ForwardRef", "Annotated", "Text") and not isinstance(getattr(module, n), FunctionType)
 )
 """What types are made of that are values. A function of these modules is none: `typing.get_type_hints` evaluates text.
 Nor is `Annotated[PLAN, 1]`, which has the methods of its class. These modules have imported others, `typing.sys` for
@@ -161,6 +161,8 @@ VERSIONS = frozenset(
 _LEVELS = frozenset(f"logging.{n}" for n in "NOTSET DEBUG INFO WARNING ERROR CRITICAL".split())
 HOST_VALUES = _LEVELS | DTYPES | _FORMATS | CONSTANTS | VERSIONS | _TRITON_TYPES | {"torch.Tensor", "torch.dtype"}
 TYPES = frozenset("torch.Tensor torch.dtype torch.device torch.Size int float bool str tuple list dict".split())
+TYPES_IN_UNIONS = frozenset("int float bool str bytes complex tuple list dict set frozenset object".split())
+"""Built-in types that a union may name. `typing.Union[exec]` is `exec`."""
 _LOADS = ("extern_libs", "code from outside is not allowed; write the kernel in Triton")
 REFUSED_OPTIONS = {
     **dict.fromkeys(("extern_libs", "ir_override", "ptx_options"), _LOADS),

@@ -15,6 +15,7 @@ from passbench.policy import allowlists as names
 from passbench.policy.flow.class_parts import is_property, members_of
 from passbench.policy.flow.known_instances import KnownInstances
 from passbench.policy.flow.value_flow import ValueFlow
+from passbench.policy.forms.written_types import stray_fields
 from passbench.policy.host.bindings import FIELDS
 from passbench.policy.host.classes import check_class, kernels_of_classes, members, names_stored
 from passbench.policy.host.replacements import Replacements
@@ -69,10 +70,27 @@ class HostChecker(Replacements):
         self._follow()
         for module in self.modules.values():
             check_builtin_names(module, self._target)
+            for call in stray_fields(module.tree, module.dotted):
+                message = "field(…) is written in a data class alone, as NAME: TYPE = field(…), since it keeps the type"
+                self._target.at("forbidden_call", module, call, message)
             for own in module.classes.values():
                 check_class(module, own, self._target, inherits=own in self.inheriting)
+                self._check_bases(module, own)
         if any(module.torch_modules for module in self.modules.values()):
             self._check_beside_torch_modules()
+
+    def _check_bases(self, module: Module, own: ast.ClassDef) -> None:
+        """Report a base of the pass that is no class: Python would call the class of what it is with all that the
+        derived one holds, what `forms.unused_functions` has left out, too."""
+        home = self.scopes[module.name]
+        for base in own.bases:
+            found = self.own_class(base, home)
+            of_pass = isinstance(base, ast.Name) and base.id in module.classes
+            if not (of_pass or module.sibling_function(module.dotted(base) or "")):
+                continue
+            if found is None or found.name in self.class_homes[found].namespaces:
+                message = f"{ast.unparse(base)} is no class of the pass; derive from a class, by its name"
+                self._target.at("module_statement", module, own, message)
 
     def _check_beside_torch_modules(self) -> None:
         """Report classes with members that a `torch.nn.Module` has, since these would be allowed on one, too, or that a

@@ -183,6 +183,8 @@ def check_class(module: Module, own: ast.ClassDef, report: Report, *, inherits: 
         if any(name in known for known in others) or is_builtin(name):
             message = f"{name} means something outside of the class, too; choose another name for what the class holds"
             report.at("rebinding", module, own, message)
+    for node in (n for part in _run_in(own) for n in walk(part) if isinstance(n, ast.NamedExpr)):
+        report.at("module_statement", module, node, "a class binds its fields by assignments; write NAME = … for each")
     methods = {s.name for s in own.body if isinstance(s, ast.FunctionDef)}
     for node, name in members_of(own):
         special = name.startswith("_") and name.endswith("_")
@@ -235,15 +237,19 @@ def _bound_in(own: ast.ClassDef) -> set[str]:
     return bound | {n.id for n in rest if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
 
 
-def _read_in(own: ast.ClassDef) -> set[str]:
-    """Names that are read where the class is made: by values of fields, decorators and defaults of methods."""
-    parts: list[ast.AST] = []
+def _run_in(own: ast.ClassDef) -> Iterator[ast.expr]:
+    """What runs where the class is made: values of fields, decorators and defaults of methods."""
     for s in own.body:
         if isinstance(s, ast.FunctionDef):
-            parts += [*s.decorator_list, *s.args.defaults, *(d for d in s.args.kw_defaults if d is not None)]
+            yield from (*s.decorator_list, *s.args.defaults, *(d for d in s.args.kw_defaults if d is not None))
         elif isinstance(s, ast.Assign | ast.AnnAssign) and s.value is not None:
-            parts.append(s.value)
-    return {n.id for part in parts for n in walk(part) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+            yield s.value
+
+
+def _read_in(own: ast.ClassDef) -> set[str]:
+    """Names that are read where the class is made."""
+    nodes = (n for part in _run_in(own) for n in walk(part))
+    return {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
 
 
 def _check_function(module: Module, own: ast.ClassDef, report: Report) -> None:

@@ -1,0 +1,79 @@
+"""Code that would run though the rest of the policy does not see it: names bound in unusual places, classes made by
+what is no class, and types that are more than types."""
+
+import pytest
+
+from passbench.contract import PassFiles
+from passbench.policy.check import check_files
+from tests.passbench.policy.test_policy import in_wrapper
+
+SCRIPT = 'if __name__ == "__main__":\n    import os\n'
+DATA = "import dataclasses\n@dataclasses.dataclass{}\nclass A:\n    a: int = 0\n"
+READS = "def leak(t):\n    return 1 if t > 0 else 0\n"
+RUNNING = "G = (i for i in (1,))\n"
+HIDDEN = {
+    "a decorator of a class": (DATA.format('(frozen=(__name__ := "__main__") == "")') + SCRIPT, "A()", "rebinding"),
+    "the target of a comprehension": (
+        'SLOT = [0]\nDONE = [0 for SLOT[(__name__ := "__main__") and 0] in (1,)]\n' + SCRIPT,
+        "DONE",
+        "rebinding",
+    ),
+    "a class": (f"append = 1\n{READS}class A:\n    a = (append := leak)\n", "A().append(x)", "module_statement"),
+    "a default in a class": (
+        f"append = 1\n{READS}class A:\n    def f(self, a=(append := leak)):\n        return a\n",
+        "A().append(x)",
+        "module_statement",
+    ),
+    "a union": ("import os\nimport typing\nRUN = typing.Union[os.system]\n", "RUN('id')", "forbidden_call"),
+    "a union of a built-in": ("import typing\nRUN = typing.Union[exec]\n", "RUN('1')", "forbidden_name"),
+    "a union of a list": (
+        "import os\nimport typing\nRUN = typing.Union[[os.system]]\n",
+        "RUN[0]('id')",
+        "forbidden_call",
+    ),
+    "a union of a function": (f"import typing\n{READS}RUN = typing.Union[leak]\n", "RUN(x.sum())", "host_read"),
+    "a generator in a type": (
+        f"import typing\n{RUNNING}GET = typing.Union[G.gi_frame.f_builtins.get]\n",
+        "GET('exec')",
+        "annotation",
+    ),
+    "the type of a field": (
+        "import dataclasses\nimport os\nF = dataclasses.field(default=1)\n"
+        "@dataclasses.dataclass\nclass A:\n    a: os.system = F\n",
+        "F.type('id')",
+        "forbidden_call",
+    ),
+}
+
+
+RECORD = "class Record:\n    def __init__(self, name, bases, held):\n        KEPT.append(held)\n"
+DERIVED = "import shared\nclass A(shared.Module):\n    def run_it(self):\n        import os\n        return os\n"
+
+
+def rules(before: str, statement: str, **others: str) -> set[str]:
+    """The rules that a pass breaks with `before` at its top and a statement in its wrapper."""
+    text = in_wrapper(statement).replace("\ndef pattern", f"\n{before}\ndef pattern", 1)
+    files = {"rule.py": text, **{f"{name}.py": other for name, other in others.items()}}
+    return {f.rule for f in check_files(PassFiles(("rule",), files, ()))}
+
+
+@pytest.mark.parametrize("what", HIDDEN)
+def test_code_is_refused_that_is_hidden_in(what):
+    before, statement, rule = HIDDEN[what]
+    assert rule in rules(before, statement)
+
+
+def test_a_base_is_a_class():
+    """`class A(shared.Module)` of an instance calls the class of that with all that is in `A`, which nothing names."""
+    shared = f"KEPT = []\n{RECORD}Module = Record('', (), {{}})\n"
+    assert "module_statement" in rules(DERIVED, "shared.KEPT[0]['run_it'](1)", shared=shared)
+
+
+def test_types_and_fields_of_data_classes_are_allowed():
+    before = (
+        "import dataclasses\nimport typing\nSIZE = typing.Union[int, float, torch.Tensor, None]\n"
+        "MADE = typing.Dict[typing.Tuple[torch.dtype, int], triton.Config]\n"
+        "@dataclasses.dataclass\nclass A:\n    a: MADE = dataclasses.field(default_factory=dict)\n"
+        "    b: typing.Optional[SIZE] = dataclasses.field(default=1)\n"
+    )
+    assert rules(before, "n += len(A().a)") == set()
