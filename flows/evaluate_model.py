@@ -26,7 +26,7 @@ from flows.evaluate.samples import Ended, evaluate_samples
 from flows.expected_failures import one_line
 from flows.plurals import counted
 from flows.steps import HOURS, begun_before, flow_run_id, say
-from passbench.names import CLOCKS
+from passbench.names import CLOCKS, COMPILERS
 from passbench.score import outcome_of, score_runs
 from passbench.settings import Settings
 from storage.errors import PassNetError
@@ -91,6 +91,8 @@ def evaluate_model(
         say(
             f"{counted(len(samples), 'sample')} of {opened.name}, authors {author}, on {benches.count} x {benches.kind}"
         )
+        if benches.kind == "cpu" and not set(names) <= set(COMPILERS):
+            say("no GPU: Triton's kernels are interpreted, which takes minutes for each variant of a large sample")
         for writer in authors:
             root, afresh = Path(data).resolve(), rerun and not begun_before()
             with alone(writer, samples, attempts, benches.kind, settings, root, say=say):

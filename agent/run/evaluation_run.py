@@ -121,7 +121,8 @@ def measure_sample(run: EvaluationRun, bench: Bench, sample: Sample, submissions
             if submission.reason and row["status"] == "ok" and not row["reason"]:
                 row["reason"] = submission.reason
             rows.append(row)
-            line = f"{run.name} {sample.sample} {row['variant_hash'][:12]}: {row['status']} {row['reason']}".rstrip()
+            found = ", ".join(filter(None, (row["status"], row["reason"])))
+            line = f"{run.name} {sample.sample} {row['variant_hash'][:12]}: {found}"
             level = logging.DEBUG
             if time.monotonic() - told >= QUIET_S:
                 level, told = logging.INFO, time.monotonic()

@@ -86,8 +86,9 @@ def export_trajectories(
     scores, causes = _chosen(opened, wanted, rule)
     left_out = causes_text(dict(causes.most_common()))
     if not scores:
+        why = f"(left out: {left_out})" if causes else "since there are none"
         raise PassNetError(
-            f"no attempt in {opened.name} is left to export (left out: {left_out}); make some with "
+            f"no attempt in {opened.name} is left to export {why}; make some with "
             "`passnet evaluate --author llm --split train`"
         )
     tools = tools_json()

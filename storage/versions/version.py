@@ -27,7 +27,10 @@ class Version:
         try:
             text = file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise PassNetError(f"{path} is not a dataset version: cannot read {file.name} ({error})") from error
+            raise PassNetError(
+                f"{path} is not a dataset version: cannot read {file.name} ({error}); "
+                "give the directory of one, such as data/versions/v1"
+            ) from error
         return cls(path, parse(text, file))
 
     @property

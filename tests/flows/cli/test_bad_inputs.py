@@ -72,7 +72,7 @@ trajectories --out TMP/new --run zzz        | it has distill-
 trajectories --out TMP/new                  | `passnet evaluate --author llm --split train`
 demonstrations --out TMP/empty              | give a new directory
 demonstrations --out TMP/new --run zzz      | it has distill-
-demonstrations --out TMP/new --held-out TMP | is not a dataset version
+demonstrations --out TMP/new --held-out TMP | give the directory of one, such as data/versions/v1
 demonstrations --out TMP/new                | `passnet evaluate --author readable --split train`
 library show zzz                            | has no passes yet: `passnet library add`
 library add zzz                             | it has distill-
