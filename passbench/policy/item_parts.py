@@ -23,6 +23,11 @@ def columns(iterable: ast.expr) -> list[list[ast.expr]] | None:
     return [list(column) for column in zip(*(row.elts for row in rows), strict=True)]
 
 
+def parts_handed_out(node: ast.expr | None) -> list[list[ast.expr | None]]:
+    """The same of a dict: its keys and values. Empty for what is no such display."""
+    return [node.keys, node.values] if isinstance(node, ast.Dict) else columns(node) or []
+
+
 def dict_of_items(iterable: ast.expr) -> ast.expr | None:
     """`D` of `D.items()`; None for other expressions."""
     if not isinstance(iterable, ast.Call) or iterable.args or iterable.keywords:

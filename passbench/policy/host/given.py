@@ -317,6 +317,9 @@ class Given(Bindings):
             self.note_sequence(place, name)
         if value is not None and self.hands_out_sequences(value, scope):
             self.note_sequence(place, f"{name}[:]")
+        for number, column in enumerate(item_parts.parts_handed_out(value)):
+            if any(self.is_sequence(part, scope) for part in column if part is not None):
+                self.note_sequence(place, f"{name}[:, {number}]")
 
     def note_taken(self, target: ast.expr, iterable: ast.expr, scope: Scope, inner: Scope) -> None:
         """Note which names that a loop binds may be lists, tuples or texts."""
@@ -327,13 +330,14 @@ class Given(Bindings):
             )
             for element, given in zip(target.elts, iterable.args, strict=False) if zipped else ():
                 self.note_taken(element, given, scope, inner)
-            held = item_parts.dict_of_items(iterable)
-            for display, home in self._displays(held or iterable, scope):
-                pairs = held is not None and isinstance(display, ast.Dict)
-                columns = [display.keys, display.values] if pairs else item_parts.columns(display)
-                for element, column in zip(target.elts, columns or (), strict=False):
-                    self.steps.take(len(column))
-                    found += [element] if any(self.is_sequence(one, home) for one in column if one is not None) else []
+            held = item_parts.dict_of_items(iterable) or iterable
+            owner = scope.find(held.id) if isinstance(held, ast.Name) else None
+            columns = item_parts.parts_handed_out(held)
+            for number, element in enumerate(target.elts):
+                known = owner is not None and (owner.node, f"{held.id}[:, {number}]") in self.sequences
+                parts = columns[number] if number < len(columns) else ()
+                if known or any(self.is_sequence(part, scope) for part in parts if part is not None):
+                    found.append(element)
         elif self.hands_out_sequences(iterable, scope):
             found = [target]
         for element in found:
