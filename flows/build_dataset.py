@@ -157,11 +157,12 @@ def build_dataset(
 
 
 def built_as(store: Store, version: Version | None, identity: str, full: bool = False) -> Version | None:
-    """The version that the build of this identity made: this one, or the one that this one only adds results to.
+    """The version that the build of this identity made: this one, or the one that this one only adds results to or has
+    brought back.
 
     None if another build made it, or with `full` one that kept what repeats of an earlier one.
     """
-    while version is not None and version.manifest.kind == "evaluate" and version.manifest.parent:
+    while version is not None and version.manifest.kind in ("evaluate", "rollback") and version.manifest.parent:
         version = store.open(version.manifest.parent)
     told = version.manifest.parameters if version is not None and version.manifest.kind == "build" else {}
     return version if told.get("identity") == identity and not (full and told.get("kept_repeats")) else None

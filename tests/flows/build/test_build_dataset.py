@@ -16,7 +16,7 @@ from datasets import load_dataset
 from extraction.sources.catalog import read_catalog
 from extraction.sources.spec import specified
 from extraction.tracing.trace_store import TraceStore
-from flows.build_dataset import build_dataset, shard_sizes
+from flows.build_dataset import build_dataset, built_as, shard_sizes
 from flows.progress import Progress, listening
 from storage.errors import PassNetError
 from storage.graph.as_fx import from_fx, to_fx
@@ -26,7 +26,7 @@ from storage.schema import CATEGORIES, RESULTS
 from storage.versions.store import Store, Version
 from tests.flows.commands import error_line, passnet_build, passnet_here
 from tests.support.processes import alive
-from tests.support.stores import NOTHING
+from tests.support.stores import NOTHING, subgraphs
 from tests.support.warm_forks import WarmForks
 
 
@@ -222,6 +222,16 @@ def contents(directory: Path) -> dict[str, str]:
         str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in directory.rglob("*.parquet")
     }
+
+
+def test_a_version_that_was_brought_back_holds_what_its_build_made(tmp_path):
+    store, version = Store(tmp_path), None
+    for name in ("first", "second"):
+        about = NOTHING | {"parameters": {"identity": name}}
+        rows = {("fusible", "train"): subgraphs(name)}
+        version, _ = store.publish(rows, kind="build", parent=version, **about)
+    again, _ = store.rollback("v1")
+    assert built_as(store, again, "first") == store.open("v1") and built_as(store, again, "second") is None
 
 
 def test_shards_cover_the_catalogue():
