@@ -23,9 +23,11 @@ def confine_options() -> None:
     """Refuse a kernel for an NVIDIA GPU whose options load code, or let it begin before what comes before it has ended.
 
     The static policy reads the names of options where they are written out; a pass can put one together from parts.
-    Options are read when a kernel is compiled and at no later launch. Raises KernelOption there.
+    Options are read when a kernel is compiled and at no later launch. Raises KernelOption there, and where a compiled
+    kernel is launched by itself.
     """
     from triton.backends.nvidia.compiler import CUDABackend
+    from triton.compiler import CompiledKernel
 
     parse = CUDABackend.parse_options
 
@@ -38,6 +40,13 @@ def confine_options() -> None:
         return found
 
     CUDABackend.parse_options = checked
+    CompiledKernel.__getitem__ = _refused
+
+
+def _refused(kernel: Any, grid: Any) -> None:
+    """What a launch returns can be launched, too, with a number for any tensor, which the driver takes for an address,
+    and on any stream. Raises KernelOption."""
+    raise KernelOption("kernel_options: a pass launches its kernels, not what a launch has returned")
 
 
 def lend_memory() -> None:

@@ -216,6 +216,9 @@ SCALAR_ATTRIBUTES = frozenset(
 """Attributes of devices, properties, dtypes' limits and configurations; several are methods on a tensor, so there
 they are refused."""
 
+READ_OFF_ANYTHING = VIEW_ATTRIBUTES | TENSOR_ATTRIBUTES | SCALAR_ATTRIBUTES | CONFIG_ATTRIBUTES
+"""Attributes that host code may ask any object for."""
+
 HOST_BUILTINS = frozenset(
     """range len min max int float bool str tuple list dict set frozenset isinstance sum abs pow round divmod any all
     sorted reversed enumerate zip map filter slice repr True False None NotImplemented Ellipsis ValueError TypeError

@@ -30,6 +30,7 @@ from triton.runtime.jit import JITFunction
 from passbench.launch import Launch, LaunchPlan, PlanTable
 from passbench.policy import allowlists as names
 from passbench.policy import operators
+from passbench.policy.scopes import ValueKind
 
 _DATA = (torch.dtype, torch.device, str, dict, list, tuple, int, float)
 _FUNCTIONS = (
@@ -69,6 +70,13 @@ _SAME_EVERYWHERE = (
 
 _ASKED_FOR = frozenset("data_ptr tma_desc_cpu_ptr cache_key".split())
 """What Triton asks any argument of a launch for: what has it is a tensor to Triton, a descriptor or a kernel."""
+
+_OF_MEMORY = frozenset(
+    """apply_ as_subclass const_data_ptr from_file grad_fn map2_ map_ module_load numpy record_stream register_hook
+    register_post_accumulate_grad_hook set_ share_memory_ storage tolist untyped_storage""".split()
+)
+"""Members of tensors that call functions, read files or values, or lead to memory: a field of such a name is read off
+what is surely an instance of the pass's."""
 
 
 @functools.cache
@@ -117,7 +125,7 @@ def fields_of_tensors_too() -> frozenset[str]:
     """Public names that tensors and compiled kernels have, and nothing else that a pass can hold. A class may have
     fields of these names: what the policy takes for a tensor has none of them, and a launch's result is one to it."""
     own = {*dir(torch.Tensor), *dir(CompiledKernel), *CompiledKernel.__init__.__code__.co_names}
-    known = _taken() | _SAME_EVERYWHERE | names.VIEW_ATTRIBUTES | _used_on_anything()
+    known = _taken() | _SAME_EVERYWHERE | names.VIEW_ATTRIBUTES | _used_on_anything() | _OF_MEMORY
     return frozenset(name for name in own - known if not name.startswith("_"))
 
 
@@ -142,6 +150,17 @@ def is_taken(name: str, *, field: bool) -> bool:
     if field and name in names.SIZES:
         return False
     return name in _taken() or (of_tensors and not (field and name in fields_of_tensors_too()))
+
+
+@functools.cache
+def _of_contexts() -> frozenset[str]:
+    return frozenset({*dir(torch.autograd.function.BackwardCFunction), *dir(torch.autograd.function.FunctionCtx)})
+
+
+def is_of_contexts(name: str, kind: ValueKind) -> bool:
+    """Whether a pass may not set this attribute of the context of an autograd function to a value of this kind: the
+    context has one, or whoever asks any object for it gets no tensor as far as the policy knows."""
+    return name in _of_contexts() or (kind.holds_tensors and name in names.READ_OFF_ANYTHING)
 
 
 def may_be_both(name: str) -> bool:

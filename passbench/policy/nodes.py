@@ -50,17 +50,20 @@ def bound_names(place: ast.Module | ast.FunctionDef) -> Counter[str]:
     """How often each name is bound anywhere in a module or function; one that `global` mentions, once more."""
     found: list[str] = []
     for node in walk(place):
-        kind = type(node)
-        if kind is ast.Name:
-            if type(node.ctx) is not ast.Load:
-                found.append(node.id)
-        elif kind is ast.Global or kind is ast.Nonlocal:
-            found += node.names
-        elif kind is ast.alias:
-            found.append(node.asname or node.name.partition(".")[0])
-        elif kind is not ast.keyword:
-            found += names_of(node)
+        found += bound_at(node)
     return Counter(found)
+
+
+def bound_at(node: ast.AST) -> list[str]:
+    """The names that a node binds by itself, or mentions as `global` or `nonlocal`."""
+    kind = type(node)
+    if kind is ast.Name:
+        return [node.id] if type(node.ctx) is not ast.Load else []
+    if kind is ast.Global or kind is ast.Nonlocal:
+        return node.names
+    if kind is ast.alias:
+        return [node.asname or node.name.partition(".")[0]]
+    return names_of(node) if kind is not ast.keyword else []
 
 
 def names_of(node: ast.AST) -> list[str]:

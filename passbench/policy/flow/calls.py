@@ -31,7 +31,7 @@ _HANDING_ON = (names.COLLECTING_CALLS - {"functools.reduce", "functools.partial"
 _ASKING = names.ALLOCATORS | names.ABOUT_TENSORS | names.LAUNCHING
 """Functions beside operators that ask what they get for its dtype, its shape and the like."""
 _MAKING_NUMBERS = frozenset(
-    """isinstance hasattr type print len range int float bool str repr round divmod callable slice abs pow any
+    """isinstance hasattr type print len range int float bool str repr round divmod callable abs pow any
     all""".split()
 )
 _COLLECTING = frozenset("min max sorted sum list tuple dict set frozenset reversed enumerate zip iter next".split())

@@ -8,8 +8,11 @@ names. A function that patterns alone name is traced with them and is no host co
 
 import ast
 import copy
+from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
+
+from passbench.policy.nodes import bound_at
 
 HANDED_TO_PASSBENCH = frozenset("pattern replacement_args replacement_func".split())
 _ONLY_RUN_AS_A_SCRIPT = "__main__"
@@ -29,6 +32,7 @@ def names_in_use(trees: Mapping[str, ast.Module], rules: tuple[str, ...]) -> Nam
     waiting: list[ast.AST] = []
     patterns: list[ast.AST] = []
     for home, tree in trees.items():
+        library = _names_of_libraries(tree)
         for statement in tree.body:
             traced = isinstance(statement, ast.FunctionDef) and statement.name == "pattern" and home in rules
             if traced:
@@ -37,7 +41,7 @@ def names_in_use(trees: Mapping[str, ast.Module], rules: tuple[str, ...]) -> Nam
             elif is_plain_function(statement):
                 functions.setdefault(statement.name, []).append(statement)
                 waiting += _outside(statement)
-            elif is_plain_class(statement):
+            elif _is_plain_class(statement, library):
                 functions.setdefault(statement.name, []).append(statement)
                 waiting += statement.bases
             elif not runs_as_a_script(statement):
@@ -65,8 +69,9 @@ def empty_unused(tree: ast.Module, used: NamesInUse) -> dict[str, ast.FunctionDe
     defaults and annotations. Those that patterns name are returned as they were written. Of a class of no name in use
     the bases stay."""
     of_patterns: dict[str, ast.FunctionDef] = {}
+    library = _names_of_libraries(tree)
     for statement in tree.body:
-        if is_plain_class(statement) and statement.name not in used.by_host | used.by_patterns:
+        if _is_plain_class(statement, library) and statement.name not in used.by_host | used.by_patterns:
             statement.body = [ast.copy_location(ast.Pass(), statement.body[0])]
             statement.is_unused = True
         if is_plain_function(statement) and statement.name not in used.by_host:
@@ -84,12 +89,35 @@ def is_plain_function(node: ast.stmt) -> bool:
     return not node.name.startswith("__")
 
 
-def is_plain_class(node: ast.stmt) -> bool:
+def _names_of_libraries(tree: ast.Module) -> dict[str, str]:
+    """Names that a module imports and binds in no other way, with what they stand for, and built-in types that it does
+    not bind: in `class A(Module)` an enumeration could be called so, whose members Python makes by `__init__`."""
+    if not any(isinstance(s, ast.ClassDef) for s in tree.body):
+        return {}
+    found: dict[str, list[str]] = {}
+    bound: Counter[str] = Counter()
+    for node in ast.walk(tree):  # what is below a node is not kept: functions are left out later
+        bound.update(bound_at(node))
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                first = alias.name.partition(".")[0]
+                found.setdefault(alias.asname or first, []).append(alias.name if alias.asname else first)
+        elif isinstance(node, ast.ImportFrom):
+            source = "." * node.level + (node.module or "")
+            for alias in node.names:
+                found.setdefault(alias.asname or alias.name, []).append(f"{source}.{alias.name}")
+    alone = {name: full[0] for name, full in found.items() if len({*full}) == 1 and bound[name] == len(full)}
+    return alone | {name: name for name in _BASES if name not in bound}
+
+
+def _is_plain_class(node: ast.stmt, library: Mapping[str, str]) -> bool:
     """Whether a statement defines a class of one of `_BASES`, such as a reference with layers, and does nothing beside
-    that: it has methods without decorators, fields that are constants, and no metaclass."""
+    that: it has methods without decorators, fields that are constants, and no metaclass. `library` says what names of
+    the module stand for."""
     if not isinstance(node, ast.ClassDef) or node.decorator_list or node.keywords or node.name.startswith("__"):
         return False
-    based = [ast.unparse(base).rpartition(".")[2] in _BASES for base in node.bases]
+    written = (ast.unparse(base).partition(".") for base in node.bases)
+    based = [library.get(first, "") + dot + rest in _BASES for first, dot, rest in written]
     if not based or not all(based) or getattr(node, "type_params", None):
         return False
     for statement in node.body:
@@ -107,7 +135,7 @@ def is_plain_class(node: ast.stmt) -> bool:
     return True
 
 
-_BASES = frozenset("Module tuple list dict OrderedDict".split())
+_BASES = frozenset("torch.nn.Module torch.nn.modules.Module collections.OrderedDict tuple list dict".split())
 _PLAIN = ast.arguments | ast.arg | ast.Constant | ast.Tuple | ast.expr_context
 
 

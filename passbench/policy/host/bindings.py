@@ -3,13 +3,12 @@
 import ast
 from collections.abc import Iterable
 
-import torch
-
 from passbench.policy import allowlists as names
 from passbench.policy.call_tables import call_tables, key_uses, names_listed
 from passbench.policy.forms import context_managers
 from passbench.policy.host.classes import ClassFacts, Lineages, facts_of
 from passbench.policy.item_parts import CollectedArguments
+from passbench.policy.library_members import is_of_contexts
 from passbench.policy.modules import Module, Report, is_builtin
 from passbench.policy.nodes import walk
 from passbench.policy.scopes import (
@@ -212,7 +211,7 @@ class Bindings:
             if kind >= ValueKind.ADDRESS:
                 self.let_libraries_call()  # a function that a class holds gets the instance first
             self.bind_field(target.attr, kind, value, scope)
-        elif self.is_of_context(target, scope) and target.attr not in _CONTEXT and not self._called_directly:
+        elif self.is_of_context(target, scope) and not (self._called_directly or is_of_contexts(target.attr, kind)):
             self.kinds.join(CONTEXT, target.attr, kind)
         else:
             dotted = scope.module.dotted(target) if isinstance(target, ast.Attribute) else None
@@ -375,7 +374,6 @@ FIELDS = object()
 """The place where `Kinds` keeps what fields of instances can be, by name over all classes of the pass."""
 LAUNCHED = object()
 CONTEXT = object()
-_CONTEXT = frozenset(dir(torch.autograd.function.BackwardCFunction) + dir(torch.autograd.function.FunctionCtx))
 METHODS = object()
 DIRECTLY = "directly()"
 """Among what is given to methods of a name, no parameter: what calls give to one of them alone."""

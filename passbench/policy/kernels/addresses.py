@@ -124,7 +124,11 @@ class Addresses:
                 waiting += part.elts
             elif isinstance(part, ast.BoolOp):
                 waiting += part.values
-            elif isinstance(part, ast.Subscript | ast.Starred):
+            elif isinstance(part, ast.Subscript):  # an instance of the pass may hand out what it is indexed by
+                waiting += [part.value, part.slice]
+            elif isinstance(part, ast.Slice):
+                waiting += filter(None, (part.lower, part.upper, part.step))
+            elif isinstance(part, ast.Starred):
                 waiting.append(part.value)
             elif isinstance(part, ast.Attribute):  # `.T`, or a field of a named tuple
                 if part.attr not in _TYPED and module.dotted(part) is None:
@@ -151,6 +155,15 @@ class Addresses:
         for node in _inside(function):
             if isinstance(node, ast.Call):
                 self._check_call(module, function, node, report)
+            elif self._asks_for_address(module, function, node):
+                message = f"{ast.unparse(node)[:80]} hands an address to what may be host code; compare numbers"
+                report.at("address", module, node, message)
+
+    def _asks_for_address(self, module: Module, kernel: ast.FunctionDef, node: ast.AST) -> bool:
+        """Whether an expression is `x_ptr in C`, where an instance of the pass may keep what it is asked for."""
+        if not isinstance(node, ast.Compare) or not any(isinstance(op, ast.In | ast.NotIn) for op in node.ops):
+            return False
+        return any(self._is_address(module, kernel, side) for side in (node.left, *node.comparators[:-1]))
 
     def check_types(self, module: Module, function: ast.FunctionDef, report: Report) -> None:
         """Report types of addresses to which a number could be converted."""

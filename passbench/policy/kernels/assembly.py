@@ -10,8 +10,8 @@ _TELLS_MORE = re.compile(
 )
 """Registers of clocks, of processors and of launches, all but a program's place in its grid and `%r1` and the like;
 and what lets another launch begin."""
-_ALTERNATIVES = re.compile(r"\$(?![$\d]|\{\d+(:\w)?\}).{0,2}")
-"""What LLVM replaces before the assembler reads it: of `%c$(lock$|$)` it makes `%clock`."""
+_ALTERNATIVES = re.compile(r"\$(?![$\d]|\{\d+(:\w)?\}).{0,2}|^\s*#\s*\w+", re.MULTILINE)
+"""What LLVM replaces before the assembler reads it: of `%c$(lock$|$)` it makes `%clock`. PTX has `#define`, too."""
 _CONSTRAINT = re.compile(r"(=?&?([hrlfdqnbc]|\d+)|~\{\w+\})?")
 """A register, a constant, the place of another operand, and what is clobbered. Of an operand in memory, `m`, LLVM makes
 an access to it, with brackets that the text does not have."""

@@ -162,12 +162,18 @@ _COMBINING = {"reduce": (2, "combine_fn"), "associative_scan": (2, "combine_fn")
 """Functions of Triton that call one of their arguments, with its place and name; a method's value is the first."""
 
 
+_BY_KEY = frozenset(("min", "max"))
+"""Built-ins that Triton's interpreter leaves to Python, which may be given a `key`."""
+
+
 def _called(module: Module, call: ast.Call) -> Iterator[ast.expr]:
     """What Triton calls for a call in a kernel: its function, and an argument that this function calls."""
     yield call.func
     if not isinstance(call.func, ast.Attribute | ast.Name):
         return
     dotted = module.dotted(call.func)
+    if isinstance(call.func, ast.Name) and dotted is None and call.func.id in _BY_KEY:
+        yield from (k.value for k in call.keywords)
     name = call.func.attr if isinstance(call.func, ast.Attribute) else (dotted or "").rpartition(".")[2]
     if name in _COMBINING:
         place, keyword = _COMBINING[name]

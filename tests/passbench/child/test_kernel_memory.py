@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia.compiler import CUDABackend
+from triton.compiler import CompiledKernel
 
 from passbench.child.kernel_options import KernelOption, confine_options
 from tests.support.interpreted import answers_of
@@ -68,7 +69,10 @@ def test_a_kernel_reaches_its_arguments(answers, expression):
 
 def test_options_that_load_code_or_let_launches_overlap_are_refused(monkeypatch):
     monkeypatch.setattr(CUDABackend, "parse_options", CUDABackend.parse_options)  # back afterwards
+    monkeypatch.setattr(CompiledKernel, "__getitem__", CompiledKernel.__getitem__)
     confine_options.__wrapped__()
+    with pytest.raises(KernelOption, match="not what a launch has returned"):
+        object.__new__(CompiledKernel)[(1, 1, 1)](1 << 40)
     backend = CUDABackend(GPUTarget("cuda", 90, 32))
     own = {"num_warps": 8, "num_stages": 2, "maxnreg": 64, "debug": True, "launch_cooperative_grid": True}
     read = backend.parse_options(own)

@@ -24,6 +24,24 @@ HIDDEN = {
         "A().append(x)",
         "module_statement",
     ),
+    "a class that makes members": (
+        "import enum\nclass Module(enum.Enum):\n    def f(self):\n        return 1\n"
+        "class A(Module):\n    a = 1\n    def __init__(self, a):\n        exec('1')\n",
+        "n",
+        "forbidden_name",
+    ),
+    "a slice": (
+        f"import dataclasses\n{READS}@dataclasses.dataclass\nclass A:\n    stop: int = 3\n",
+        "n += slice(leak).stop(x.sum())",
+        "host_read",
+    ),
+    "a context": (
+        "def ask(c):\n    return 1 if c.value > 0 else 0\n"
+        "class A(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, t):\n"
+        "        ctx.value = t.sum()\n        ask(ctx)\n        return t\n",
+        "A.apply(x)",
+        "attribute_assignment",
+    ),
     "a union": ("import os\nimport typing\nRUN = typing.Union[os.system]\n", "RUN('id')", "forbidden_call"),
     "a union of a built-in": ("import typing\nRUN = typing.Union[exec]\n", "RUN('1')", "forbidden_name"),
     "a union of a list": (
@@ -77,3 +95,31 @@ def test_types_and_fields_of_data_classes_are_allowed():
         "    b: typing.Optional[SIZE] = dataclasses.field(default=1)\n"
     )
     assert rules(before, "n += len(A().a)") == set()
+
+
+ASKED = """
+class Box:
+    def __getitem__(self, key):
+        return key
+
+    def __contains__(self, key):
+        return True
+
+BOX = Box()
+
+@triton.jit
+def asking(x_ptr, out_ptr, n, C: tl.constexpr):
+    {body}
+"""
+IN_KERNELS = {
+    "tl.store(out_ptr, C[x_ptr].to(tl.int64))": "address",
+    "tl.store(out_ptr, tl.load(n.to(C[x_ptr].dtype)))": "address",
+    "tl.store(out_ptr, 1 if x_ptr in C else 0)": "address",
+    "tl.store(out_ptr, max(1, n, key=C))": "kernel",
+}
+
+
+@pytest.mark.parametrize("body", IN_KERNELS)
+def test_a_kernel_hands_no_address_to_host_code(body):
+    """Triton calls `__getitem__` of an instance with what a kernel has: it could hand back a type of addresses."""
+    assert IN_KERNELS[body] in rules(ASKED.format(body=body), "asking[(1,)](x, out, n, C=BOX)")
