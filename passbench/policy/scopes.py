@@ -162,8 +162,8 @@ class Scope:
 def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
     """Nodes that run in the scope of `node`.
 
-    Of a function or lambda within, only decorators and defaults do. Of a class, these and its bases do. Of a
-    comprehension, all but the targets of its loops do, where a `:=` may stand in an index.
+    Of a function or lambda within, only decorators and defaults do. Of a class, its decorators and bases do. Of a
+    comprehension, all but the targets of its loops do.
     """
     waiting = (node.body if isinstance(node, ast.FunctionDef) else children(node))[::-1]
     while waiting:
@@ -175,7 +175,6 @@ def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
             waiting += [*outer, *getattr(child, "decorator_list", [])][::-1]
         elif kind is ast.comprehension:
             waiting += [child.iter, *child.ifs][::-1]
-            waiting += [n for n in walk(child.target) if type(n) is ast.NamedExpr]
         elif kind is ast.ClassDef:
             waiting += [*child.decorator_list, *child.bases, *child.keywords][::-1]
         else:

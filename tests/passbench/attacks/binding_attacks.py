@@ -94,6 +94,16 @@ BINDING_ATTACKS = (
         (static("host_read"), READ, WORKS),
         "a generator that waits for another gets what that returns",
     ),
+    *(
+        Attack(name, add_relu, (static(rule), WORKS), why)
+        for name, rule, why in (
+            ("name_in_a_decorator", "rebinding", "a := in a decorator of a class binds a name of the module"),
+            ("union_of_a_function", "forbidden_call", "a union of one thing is that thing"),
+            ("type_of_a_field", "forbidden_call", "a field keeps what is written for its type"),
+            ("base_without_a_class", "module_statement", "a class that derives from an instance is a call"),
+            ("member_that_is_made", "forbidden_call", "Python calls methods of an enumeration that nobody names"),
+        )
+    ),
 )
 
 BINDING_HONEST = (

@@ -13,11 +13,6 @@ READS = "def leak(t):\n    return 1 if t > 0 else 0\n"
 RUNNING = "G = (i for i in (1,))\n"
 HIDDEN = {
     "a decorator of a class": (DATA.format('(frozen=(__name__ := "__main__") == "")') + SCRIPT, "A()", "rebinding"),
-    "the target of a comprehension": (
-        'SLOT = [0]\nDONE = [0 for SLOT[(__name__ := "__main__") and 0] in (1,)]\n' + SCRIPT,
-        "DONE",
-        "rebinding",
-    ),
     "a class": (f"append = 1\n{READS}class A:\n    a = (append := leak)\n", "A().append(x)", "module_statement"),
     "a default in a class": (
         f"append = 1\n{READS}class A:\n    def f(self, a=(append := leak)):\n        return a\n",
