@@ -5,11 +5,14 @@ import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import torch.nn.functional as F
 from torch import fx
+from torch.fx import _symbolic_trace
 from torch.fx.node import map_aggregate
+from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
 
 from passbench.contract import ContractError
@@ -90,6 +93,25 @@ def _methods_of_tensor(names: set[str]) -> Iterator[None]:
                 delattr(torch.Tensor, name)
 
 
+@contextlib.contextmanager
+def _no_module_called() -> Iterator[None]:
+    """Within it, a module that is called raises NameError, as torch.fx says it of one that its root does not hold.
+
+    torch.fx would replace methods of all modules for the time of a trace, after which Python looks up anew what it knew
+    of a thousand classes: two fifths of tracing a small pattern.
+    """
+
+    def refuse(module: torch.nn.Module, arguments: Any) -> None:
+        raise NameError("module is not installed as a submodule")
+
+    hook = register_module_forward_pre_hook(refuse)
+    try:
+        with patch.object(_symbolic_trace._Patcher, "patch_method", lambda *_, **__: None):
+            yield
+    finally:
+        hook.remove()
+
+
 class PatternTracer(fx.Tracer):
     """Traces straight-line torch code; no module, no control flow on values.
 
@@ -112,7 +134,8 @@ class PatternTracer(fx.Tracer):
     def trace(self, root: Callable, concrete_args: dict[str, Any] | None = None) -> fx.Graph:
         self._code = root.__code__
         named = set(root.__code__.co_names)
-        with _methods_of_tensor(named & targets.methods() if "Tensor" in named else set()), _Recorder(self):
+        methods = named & targets.methods() if "Tensor" in named else set()
+        with _methods_of_tensor(methods), _no_module_called(), _Recorder(self):
             graph = super().trace(root, concrete_args)
         for node in graph.nodes:
             node.meta.pop("is_wrapped", None)
