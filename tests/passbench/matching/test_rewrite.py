@@ -224,6 +224,7 @@ def test_setitem_without_a_result_is_matched():
         (lambda x: torch.relu(x) if x.sum() > 0 else x, "cannot be traced"),
         (lambda x: None if torch.relu(x) is None else 3, "must return a tensor"),
         (lambda x: x + ONES, "own; take it as a parameter"),
+        (lambda x: torch.nn.ReLU()(x), "module is not installed"),
     ],
 )
 def test_malformed_patterns(pattern, message):
