@@ -13,3 +13,8 @@ def in_one_line(error: BaseException, letters: int | None = 300) -> str:
     """An error of any kind as a reason in a record: its type, and so many letters of its message's first line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0][:letters] if lines else 'no message'}"
+
+
+def installed_by(extra: str) -> str:
+    """The command that installs what one of PassNet's extras needs, for messages."""
+    return f"pip install -e '.[{extra}]' in PassNet's repository"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from storage.disk import appearing
-from storage.errors import PassNetError
+from storage.errors import PassNetError, installed_by
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -34,7 +34,7 @@ def opened(url: str) -> "tuple[AbstractFileSystem, str]":
     try:
         fs, root = url_to_fs(url.rstrip("/"))
     except ImportError as error:
-        raise PassNetError(f"cannot open {url}: {error} (for S3: pip install 'passnet[s3]')") from error
+        raise PassNetError(f"cannot open {url}: {error} (for S3: {installed_by('s3')})") from error
     except ValueError as error:
         raise PassNetError(f"cannot open {url}: {error}; a URL of S3 is s3://BUCKET/PATH") from error
     return fs, root.rstrip("/")

@@ -1,4 +1,4 @@
-"""Fine-tune a model on demonstrations with TRL's SFTTrainer: `pip install 'passnet[learning]'`.
+"""Fine-tune a model on demonstrations with TRL's SFTTrainer: `pip install -e '.[learning]'` in PassNet's repository.
 
     python -m agent.learning.sft --model ORG/NAME --data demonstrations --out tuned [--lora 16] [--form tools]
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.learning.dataset import read_dataset
-from storage.errors import PassNetError
+from storage.errors import PassNetError, installed_by
 
 
 def example_of(row: Mapping[str, Any], form: str) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def train(arguments: argparse.Namespace) -> Path:
         from peft import LoraConfig
         from trl import SFTConfig, SFTTrainer
     except ImportError as error:
-        raise PassNetError(f"fine-tuning needs trl and peft ({error}): pip install 'passnet[learning]'") from error
+        raise PassNetError(f"fine-tuning needs trl and peft ({error}): {installed_by('learning')}") from error
     sets = {split: Dataset.from_list([example_of(row, arguments.form) for row in loaded[split]]) for split in loaded}
     config = SFTConfig(
         output_dir=str(arguments.out),

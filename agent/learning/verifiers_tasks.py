@@ -1,4 +1,4 @@
-"""PassBench as a taskset of `verifiers` (its v1 interface): `pip install 'passnet[verifiers]'`.
+"""PassBench as a taskset of `verifiers` (its v1 interface): `pip install -e '.[verifiers]'` in PassNet's repository.
 
 with passnet.rewards() as rewards:
     tasks = pass_taskset(samples, rewards)
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from agent.learning.answers import files_of
 from agent.learning.rewards import Rewards
 from agent.learning.trl_rewards import prompt_of
-from storage.errors import PassNetError
+from storage.errors import PassNetError, installed_by
 from storage.records import Sample
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def pass_taskset(samples: Sequence[Sample], rewards: Rewards) -> "vf.Taskset":
     try:
         import verifiers.v1 as vf
     except ImportError as error:
-        raise PassNetError(f"this needs verifiers ({error}): pip install 'passnet[verifiers]'") from error
+        raise PassNetError(f"this needs verifiers ({error}): {installed_by('verifiers')}") from error
     by_name = {sample.sample: sample for sample in samples}
 
     class PassTask(vf.Task[vf.TaskData, vf.State, vf.TaskConfig]):

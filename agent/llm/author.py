@@ -11,7 +11,7 @@ from agent.author import Attempt, Author, Submission
 from agent.llm.budget import Budget
 from agent.llm.options import LlmOptions
 from passbench.contract import write_pass_dir
-from storage.errors import PassNetError
+from storage.errors import PassNetError, installed_by
 from storage.records import Sample
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Llm(Author):
         try:
             from agent.llm.provider import check_price, model_of
         except ImportError as error:
-            raise PassNetError(f"author llm needs pydantic-ai ({error}): pip install 'passnet[pipeline]'") from error
+            raise PassNetError(f"author llm needs pydantic-ai ({error}): {installed_by('pipeline')}") from error
         self.model_id = self.model if isinstance(self.model, str) else self.model.model_name
         self.budget = Budget(self.options)
         model = model_of(

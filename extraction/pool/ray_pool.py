@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from extraction.pool.client import DISK_MB, PROCESSES, Pool, ServerEnded, TaskReply
-from storage.errors import PassNetError
+from storage.errors import PassNetError, installed_by
 from storage.mirror import Mirror
 
 TRIES = 4
@@ -65,7 +65,7 @@ class RayPool:
         try:
             import ray
         except ImportError as error:
-            raise PassNetError(f"Ray is not installed ({error}): pip install 'passnet[pipeline,ray]'") from error
+            raise PassNetError(f"Ray is not installed ({error}): {installed_by('pipeline,ray')}") from error
         if not ray.is_initialized():
             address = os.environ.get("RAY_ADDRESS")
             own = {} if address else {"num_cpus": self._workers, "include_dashboard": False}

@@ -23,7 +23,7 @@ from flows.evaluate.devices import core_shares
 from flows.steps import say
 from passbench.bench import Bench
 from passbench.settings import Settings
-from storage.errors import PassNetError
+from storage.errors import PassNetError, installed_by
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -50,7 +50,7 @@ class RayBenches:
             import ray
             from prefect_ray import RayTaskRunner
         except ImportError as error:
-            raise PassNetError(f"Ray is not installed ({error}): pip install 'passnet[pipeline,ray]'") from error
+            raise PassNetError(f"Ray is not installed ({error}): {installed_by('pipeline,ray')}") from error
         own = {} if "RAY_ADDRESS" in os.environ else {"address": "local", "include_dashboard": False}
         if own and self.kind == "cpu":
             own["num_cpus"] = self.count
