@@ -106,7 +106,7 @@ def _findings(
 
 def _is_library(name: str) -> bool:
     of_python = name.startswith("__") and name != "__init__"  # `__main__` is what Python runs, whoever imports it
-    return name == PACKAGE or of_python or names.shadows_a_library(name)
+    return name == PACKAGE or of_python or "." in name or names.shadows_a_library(name)
 
 
 def _check_modules(modules: dict[str, Module], rules: tuple[str, ...], report: Report) -> None:

@@ -233,6 +233,8 @@ class ValueFlow(FlowCalls):
                 facts = self._pass.facts(own)
                 if facts.is_enumeration and facts.initial is not None:
                     self.groups.pass_on(facts.initial, GivenGroups(spread=[value]), 1)
+                if facts.is_enumeration and facts.by_fields:
+                    self.groups.join(*(self._field(name) for name in facts.fields), value)
                 bound = not isinstance(statement.value, ast.List | ast.Tuple | ast.Dict | ast.Set)
                 if bound and value is not None:
                     self.groups.note_bound(value)

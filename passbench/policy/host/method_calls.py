@@ -99,8 +99,12 @@ class MethodCalls(BuiltInCalls):
         return max(made, ValueKind.ADDRESS) if addresses or not facts.has_text else made
 
     def make_member(self, own: ast.ClassDef, value: ast.expr, kind: ValueKind, scope: Scope) -> None:
-        """A member of an enumeration is made by its `__init__`, if it has one: of its value, or of a tuple's items."""
-        initial = self.facts(own).initial
+        """A member of an enumeration is made by its `__init__`, if it or a data class that it derives from has one: of
+        its value, or of a tuple's items."""
+        facts = self.facts(own)
+        initial = facts.initial
+        for name in facts.fields if facts.by_fields else ():
+            self.kinds.join(FIELDS, name, kind)
         if initial is None:
             return
         order = [a.arg for a in (*initial.args.posonlyargs, *initial.args.args)][1:]

@@ -73,16 +73,16 @@ class NamedValues(Given):
         raise NotImplementedError
 
     def type_value(self, node: ast.expr, scope: Scope) -> ValueKind:
-        """A type as a value. A union of one object, such as `typing.Union[PLAN]`, is that object."""
+        """A type as a value. A union of one object, such as `typing.Union[PLAN]`, is that object. One with a built-in
+        type among others is no object that can be called."""
         self.annotation(node, scope)
         parts = parts_of_union(node, scope.module.dotted)
         if len(classes := {self.own_class(part, scope) for part in parts}) == 1 and None not in classes:
             return self.kind(parts[0], scope)
-        return joined(self.kind(p, scope) for p in parts if p is not node and not self._is_type_in_union(p, scope))
-
-    def _is_type_in_union(self, node: ast.expr, scope: Scope) -> bool:
-        built_in = isinstance(node, ast.Name) and node.id in names.TYPES_IN_UNIONS and scope.find(node.id) is None
-        return built_in or scope.module.dotted(node) in names.TYPES | names.NUMBERS or bool(self.own_class(node, scope))
+        built_in = [isinstance(p, ast.Name) and p.id in names.TYPES_IN_UNIONS and not scope.find(p.id) for p in parts]
+        listed = names.TYPES | names.NUMBERS
+        others = [p for p in parts if scope.module.dotted(p) not in listed and self.own_class(p, scope) is None]
+        return ValueKind.SCALAR if any(built_in) else joined(self.kind(p, scope) for p in others if p is not node)
 
     def _name(self, node: ast.Name, scope: Scope, hook: bool) -> ValueKind:
         function = self.host_function(node, scope)

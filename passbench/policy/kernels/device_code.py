@@ -202,7 +202,7 @@ def _check_called(
         elif isinstance(function, ast.Name):
             known = function.id not in local and (function.id in module.kernels or function.id not in module.globals)
         else:
-            known = isinstance(function, ast.Attribute) and function.attr not in members
+            known = isinstance(function, ast.Attribute) and function.attr not in {*members, "value"}
         if not known:
             written = ast.unparse(function)[:80]
             message = f"{written} may be host code; name a kernel, or a function of tl, where it is called, and choose"

@@ -101,6 +101,7 @@ BINDING_ATTACKS = (
             ("union_of_a_function", "forbidden_call", "a union of one thing is that thing"),
             ("type_of_a_field", "forbidden_call", "a field keeps what is written for its type"),
             ("base_without_a_class", "module_statement", "a class that derives from an instance is a call"),
+            ("address_by_an_instance", "address", "an instance hands out what a kernel indexes it by"),
             ("member_that_is_made", "forbidden_call", "Python calls methods of an enumeration that nobody names"),
         )
     ),

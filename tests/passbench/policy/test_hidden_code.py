@@ -25,6 +25,12 @@ HIDDEN = {
         "n",
         "forbidden_name",
     ),
+    "a data class that makes members": (
+        f"import dataclasses\nimport enum\n{READS}@dataclasses.dataclass\nclass A:\n    held: object\n"
+        "class B(A, enum.Enum):\n    a = (leak,)\n",
+        "n += B.a.held(x.sum())",
+        "host_read",
+    ),
     "a slice": (
         f"import dataclasses\n{READS}@dataclasses.dataclass\nclass A:\n    stop: int = 3\n",
         "n += slice(leak).stop(x.sum())",
@@ -111,6 +117,7 @@ IN_KERNELS = {
     "tl.store(out_ptr, tl.load(n.to(C[x_ptr].dtype)))": "address",
     "tl.store(out_ptr, 1 if x_ptr in C else 0)": "address",
     "tl.store(out_ptr, max(1, n, key=C))": "kernel",
+    "tl.store(out_ptr, C.value(n))": "kernel",
 }
 
 
