@@ -1,8 +1,11 @@
 """The static policy on calls in host code: which kind of call one is, instances of classes, and decorators."""
 
 import ast
+import inspect
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+
+import triton
 
 from passbench.policy import allowlists as names
 from passbench.policy.flow.groups import Instance
@@ -258,14 +261,18 @@ class Calls(ImportedCalls):
         if any(kind >= ValueKind.ADDRESS for kind in (*positional, *keywords.values())):
             self.let_triton_call(hooks=True)
         self.decorating = False
-        for keyword in node.keywords:
-            if keyword.arg == "prune_configs_by" and not _prunes_early(keyword.value):
+        for name, value in _named_arguments(node, dotted):
+            if name is None:
+                self.find("hook", scope.module, node, f"name each argument of {dotted}: a * may hand in functions")
+            if isinstance(value, ast.Constant) and value.value is None:
+                continue
+            if name == "prune_configs_by" and not _prunes_early(value):
                 message = "rank configurations in early_config_prune; no other function of prune_configs_by is allowed"
                 self.find("prune_configs_by", scope.module, node, message)
-            if keyword.arg == "repr":
+            if name == "repr":
                 message = "a kernel is known by the name of its function where it runs; leave repr out"
                 self.find("hook", scope.module, node, message)
-            if keyword.arg == "do_bench":
+            if name == "do_bench":
                 self.find("hook", scope.module, node, "Triton times configurations itself; leave do_bench out")
         if dotted != "triton.heuristics":
             return
@@ -278,6 +285,17 @@ class Calls(ImportedCalls):
                 if not plain and not (function is not None and returns_plain_numbers(function, home, members)):
                     message = "a heuristic is a function whose value is a comparison, or a min, max, int or bool"
                     self.find("heuristic", scope.module, value, message)
+
+
+_ORDER = tuple(inspect.signature(triton.autotune).parameters)
+
+
+def _named_arguments(node: ast.Call, dotted: str) -> Iterator[tuple[str | None, ast.expr]]:
+    """The arguments of a kernel's decorator with their names; None for those behind a `*` or `**`."""
+    for number, argument in enumerate(node.args):
+        of_autotune = dotted == "triton.autotune" and number < len(_ORDER)
+        yield None if isinstance(argument, ast.Starred) else _ORDER[number] if of_autotune else "values", argument
+    yield from ((keyword.arg, keyword.value) for keyword in node.keywords)
 
 
 def _prunes_early(node: ast.expr) -> bool:

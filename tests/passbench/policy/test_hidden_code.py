@@ -98,6 +98,26 @@ def test_types_and_fields_of_data_classes_are_allowed():
     assert rules(before, "n += len(A().a)") == set()
 
 
+TUNED = """
+def times(call, quantiles):
+    call()
+    return [1.0]
+
+OPTIONS = {{"do_" + "bench": times}}
+
+@triton.autotune([triton.Config({{"SIZE": 8}})], ["n"]{given})
+@triton.jit
+def tuned(x_ptr, n, SIZE: tl.constexpr):
+    tl.store(x_ptr + tl.arange(0, SIZE), 0.0)
+"""
+
+
+@pytest.mark.parametrize("given", (", **OPTIONS", ", None, None, None, None, None, None, None, None, times"))
+def test_triton_times_configurations_itself(given):
+    assert "hook" in rules(TUNED.format(given=given), "tuned[(1,)](out, n)")
+    assert rules(TUNED.format(given=", None, ['x_ptr']"), "tuned[(1,)](out, n)") == set()
+
+
 ASKED = """
 class Box:
     def __getitem__(self, key):
