@@ -87,11 +87,13 @@ def forget() -> None:
 def bounded_client() -> Iterator[None]:
     """The client of `huggingface_hub` without waits that do not end: `SILENCE_S` a request, and no long `Retry-After`.
 
-    It is one for the whole process; hooks are the means that it offers, since its own calls pass no time-out.
+    It is one for the whole process; hooks are the means that it offers, since its own calls pass no time-out. Its lines
+    about tries, two for each, are kept back: what came of them is told once.
     """
-    from huggingface_hub.utils import get_session
+    from huggingface_hub.utils import get_session, logging
 
-    session = get_session()
+    session, told = get_session(), logging.get_verbosity()
+    logging.set_verbosity_error()
     before = dict(session.event_hooks)
     session.event_hooks = before | {
         "request": [*before["request"], _bound_silence],
@@ -101,6 +103,7 @@ def bounded_client() -> Iterator[None]:
         yield
     finally:
         session.event_hooks = before
+        logging.set_verbosity(told)
 
 
 def _bound_silence(request: Any) -> None:
@@ -142,14 +145,15 @@ def _download(name: str, revision: str) -> Path:
 
 
 def _dropped(error: BaseException) -> bool:
-    """Whether a connection was lost, other than by silence, which was waited for already."""
+    """Whether a connection was lost, other than by silence, which was waited for already. One that could not be made at
+    all the client has tried six times by itself, in 23 s."""
     failure = understood(error)
     causes = []
     while error is not None and error not in causes:
         causes.append(error)
         error = error.__cause__ or error.__context__
-    silent = any("Timeout" in type(cause).__name__ for cause in causes)
-    return failure is not None and failure.status is None and failure.may_pass and not silent
+    waited = any("Timeout" in type(cause).__name__ or type(cause).__name__ == "ConnectError" for cause in causes)
+    return failure is not None and failure.status is None and failure.may_pass and not waited
 
 
 def _fetched(name: str, revision: str) -> Path | ModelError:

@@ -256,6 +256,15 @@ def test_a_config_is_asked_for_again(hub: HubServer, status: int, retry_after: s
     assert spec("org/a").source == "transformers"
 
 
+def test_the_clients_lines_about_tries_are_kept_back_meanwhile() -> None:
+    before = logging.get_verbosity()
+    logging.set_verbosity_warning()
+    with hub_configs.bounded_client():
+        assert logging.get_verbosity() == logging.ERROR
+    assert logging.get_verbosity() == logging.WARNING
+    logging.set_verbosity(before)
+
+
 def test_a_hub_that_keeps_failing_costs_the_model_and_then_ends_the_build(hub: HubServer) -> None:
     names = [f"org/m{number}" for number in range(8)]
     for name in names:
