@@ -52,7 +52,7 @@ _MODULES = (builtins, collections, contextlib, dataclasses, enum, functools, ite
 """Modules whose objects host code can get hold of: generators, exceptions, loggers, partial functions."""
 _INSTANCES = (
     logging.getLogger(), logging.getLogger().manager, logging.StreamHandler(), logging.Formatter(),
-    logging.makeLogRecord({}), contextlib.nullcontext(), functools.partial(int),
+    logging.makeLogRecord({}), contextlib.nullcontext(), functools.partial(int), collections.ChainMap(), {}.keys(),
 )  # fmt: skip
 """Objects with attributes that their classes do not show."""
 _PLAIN_DATA = frozenset(

@@ -195,6 +195,8 @@ class Values:
                 self.indexed[node] = container = self._value(node.value, scope)
                 index = self._index(node, scope)
                 self.groups.note_index(self.indices[node], container)
+                if isinstance(node.slice, ast.Tuple):  # `typing.Union[K, L][f, f]` of type variables is f
+                    self.groups.note_key(index, container)
                 library = (scope.module.dotted(node.value) or "").partition(".")[0]
                 if library and library not in scope.module.siblings:
                     container = self.groups.join(container, index)  # a type that is made of a class

@@ -50,6 +50,17 @@ HIDDEN = {
         "RUN[0]('id')",
         "forbidden_call",
     ),
+    "a union of variables": (
+        f"import typing\n{READS}K = typing.TypeVar('K')\nL = typing.TypeVar('L')\n"
+        "RUN = typing.Union[K, L][leak, leak]\n",
+        "RUN(x.sum())",
+        "host_read",
+    ),
+    "the keys of a dict": (
+        "class A:\n    def __init__(self):\n        self.mapping = 1\nA()\n",
+        "if {'a': x.sum()}.keys().mapping['a'] > 0:\n    n += 1",
+        "forbidden_attribute",
+    ),
     "a union of a function": (f"import typing\n{READS}RUN = typing.Union[leak]\n", "RUN(x.sum())", "host_read"),
     "a generator in a type": (
         f"import typing\n{RUNNING}GET = typing.Union[G.gi_frame.f_builtins.get]\n",
