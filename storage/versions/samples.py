@@ -27,12 +27,11 @@ def load_samples(
     sample, several, or one of another split or category; for a sample whose variants the version lacks; and for a row
     that PassNet never writes: ids and hashes become names of files, and a version may come from anybody.
     """
-    everything = version.table("samples").to_pylist()
-    rows = [r for r in everything if split in (None, r["split"]) and r["category"] in categories]
+    rows = [r for r in version.table("samples", split).to_pylist() if r["category"] in categories]
     for row in rows:
         _check(row, version)
     if names is not None:
-        rows = [_row(name, rows, everything, version) for name in names]
+        rows = [_row(name, rows, version) for name in names]
     rows = _interleaved(rows)[:limit]
     wanted = [hash_ for row in rows for hash_ in row["variants"]]
     graphs: dict[str, Graph] = {}  # a text is read once: ten variants share a graph
@@ -46,11 +45,12 @@ def load_samples(
     return [_sample(row, variants, version) for row in rows]
 
 
-def _row(name: str, rows: Sequence[dict], everything: Sequence[dict], version: Version) -> dict:
-    """The row that a name means; `everything` has the samples of other splits and categories, too."""
+def _row(name: str, rows: Sequence[dict], version: Version) -> dict:
+    """The one of these rows that a name means. Of one of another split or category the error says where it is."""
     if any(row["sample"].startswith(name) for row in rows):
         return row_named(name, rows, version.name)
-    row = row_named(name, everything, version.name)
+    row = row_named(name, version.table("samples").to_pylist(), version.name)
+    _check(row, version)
     where = f"{row['sample']} of {version.name} is in split {row['split']}, category {row['category']}"
     raise PassNetError(f"{where}: ask for these, by --split and --category")
 
