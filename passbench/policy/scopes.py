@@ -331,11 +331,16 @@ def made_once(
     return {name: own for name, own in made if own is not None}
 
 
+def built_in_called(node: ast.Call, scope: Scope) -> str:
+    """The built-in that a call names; "" where it names none, or a variable has that name."""
+    return node.func.id if isinstance(node.func, ast.Name) and scope.find(node.func.id) is None else ""
+
+
 def makes_iterator(value: ast.expr, scope: Scope) -> bool:
     """Whether an expression makes an object that hands out items one by one, or one to be called: its text has an
     address, its items need have none."""
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
-        return value.func.id in _ITERATORS and scope.find(value.func.id) is None
+        return built_in_called(value, scope) in _ITERATORS
     dotted = scope.module.dotted(value.func) if isinstance(value, ast.Call) else None
     lazy = dotted is not None and (dotted == "functools.partial" or dotted.startswith("itertools."))
     return lazy or isinstance(value, ast.GeneratorExp)
@@ -344,7 +349,7 @@ def makes_iterator(value: ast.expr, scope: Scope) -> bool:
 def makes_sequence(value: ast.expr, scope: Scope) -> bool:
     """Whether an expression makes a list, a tuple or a text: a product with a number repeats it."""
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
-        return value.func.id in _SEQUENCES and scope.find(value.func.id) is None
+        return built_in_called(value, scope) in _SEQUENCES
     if isinstance(value, ast.Call):
         if scope.module.dotted(value.func) in _MAKING_SEQUENCES:
             return True

@@ -9,7 +9,7 @@ from passbench.policy.flow.class_parts import is_property, members_of
 from passbench.policy.flow.groups import GivenGroups, Held, Instance
 from passbench.policy.flow.values import ANYTHING, Values
 from passbench.policy.library_members import is_usable
-from passbench.policy.scopes import Scope
+from passbench.policy.scopes import Scope, built_in_called
 
 _NOTHING_HELD = (
     names.MATH | names.ALLOCATORS
@@ -76,8 +76,8 @@ class FlowCalls(Values):
         dotted = scope.module.dotted(node.func)
         if dotted is not None:
             return self._library_call(node, dotted, scope)
-        if isinstance(node.func, ast.Name) and scope.find(node.func.id) is None:
-            return self._built_in_call(node, node.func.id, scope)
+        if name := built_in_called(node, scope):
+            return self._built_in_call(node, name, scope)
         return self._unnamed(node, self._value(node.func, scope), self._arguments(node, scope))
 
     def _unnamed(self, node: ast.Call, called: int | None, given: GivenGroups) -> int:

@@ -12,6 +12,7 @@ from passbench.policy.scopes import (
     RETURN,
     Scope,
     ValueKind,
+    built_in_called,
     defaults,
     joined,
     makes_iterator,
@@ -266,7 +267,7 @@ class Given(Bindings):
         """Whether a call that returns one of its arguments, or an item of one, may return a sequence; None for others.
         What a factory makes counts, too."""
         dotted = scope.module.dotted(node.func)
-        name = node.func.id if isinstance(node.func, ast.Name) and scope.find(node.func.id) is None else ""
+        name = built_in_called(node, scope)
         if dotted in ("dataclasses.field", "collections.defaultdict"):
             made = [k.value for k in node.keywords if k.arg == "default_factory"]
             made += node.args[:1] if dotted == "collections.defaultdict" else []
@@ -306,7 +307,7 @@ class Given(Bindings):
             and isinstance(node.func.value, ast.Dict)
         ):
             return any(self.is_sequence(value, scope) for value in node.func.value.values)
-        name = node.func.id if isinstance(node.func, ast.Name) and scope.find(node.func.id) is None else ""
+        name = built_in_called(node, scope)
         if name == "map" and node.args:
             return self.is_sequence(ast.Call(node.args[0], [], []), scope)
         return name in _SAME_ITEMS and bool(node.args) and self.hands_out_sequences(node.args[0], scope)
