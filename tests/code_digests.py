@@ -22,7 +22,9 @@ MODULES = {
 """Where each stage of `storage.versions.code_version` begins: what its workers call."""
 TABLES = {
     "dedup.signatures": ("dedup/signatures.txt",),
-    "passbench.launch.native_launch": ("passbench/launch/native_launch.c",),
+    "passbench.launch.native_launch": tuple(
+        f"passbench/launch/native/{name}.c" for name in ("kernel", "guarded_call", "replayed_call", "module")
+    ),
 }
 """Files that a module reads."""
 NOT_DECIDING = ("extraction.tracing.trace_workers", "extraction.pool", "storage.versions.code_version")

@@ -149,6 +149,15 @@ def chain(a, b, count):
     return a
 
 
+def steps_of(count: int) -> Callable:
+    """`chain` of so many launches, as a function of tensors alone."""
+
+    def steps(a, b, count=count):
+        return chain(a, b, count)
+
+    return steps
+
+
 def planned(count: int) -> LaunchPlan:
     """The launches of `chain` as one call."""
     layout = ((64, 256), (256, 1), torch.float32)
@@ -187,8 +196,8 @@ def plans(table: CostTable) -> None:
     a = torch.randn(64, 256, device="cuda")
     b = torch.randn_like(a)
     for count in (1, 2, 3, 4, 6, 8):
-        capture = GraphCapture()
-        wanted, got = chain(a, b, count), capture(chain, a, b, count)
+        capture, steps = GraphCapture(), steps_of(count)
+        wanted, got = steps(a, b), capture(steps, a, b)
         note = "" if torch.equal(wanted, got) else " (WRONG VALUES)"
         plan = planned(count)
         plan(a, b)
@@ -196,17 +205,20 @@ def plans(table: CostTable) -> None:
         note_of_plan = "" if torch.equal(fresh if count == 1 else fresh[-1], wanted) else " (WRONG VALUES)"
         table.time(f"{count} launches, one by one", lambda n=count: chain(a, b, n), CALLS // count)
         table.time(f"{count} launches, a LaunchPlan{note_of_plan}", lambda p=plan: p(a, b), CALLS // count)
-        table.time(f"{count} launches, captured{note}", lambda n=count, c=capture: c(chain, a, b, n), CALLS // 2)
+        table.time(f"{count} launches, captured{note}", lambda f=steps, c=capture: c(f, a, b), CALLS // 2)
         table.time(f"{count} additions of eager", lambda n=count: sum([b] * n, a), CALLS // count)
         table.say(f"{f'{count} launches, on the device':44} {device_microseconds(lambda n=count: chain(a, b, n)):8.2f}")
-        on_device = device_microseconds(lambda n=count, c=capture: c(chain, a, b, n))
+        on_device = device_microseconds(lambda f=steps, c=capture: c(f, a, b))
         table.say(f"{f'{count} launches, captured, on the device':44} {on_device:8.2f}")
-    latest, given, out = capture._latest[chain], (a, b, count), torch.empty_like(a)
-    recording, addresses = latest.recording, (a.data_ptr(), b.data_ptr(), out.data_ptr())
+    latest, given, out = capture._latest[steps], (a, b), torch.empty_like(a)
+    recording, stream = latest._recording, latest._stream
+    addresses = a.data_ptr(), b.data_ptr(), out.data_ptr()
     ((_, copies_in),) = recording._copies._ways_in
+    table.time("captured, its function in C", lambda: latest.call(a, b))
+    table.time("captured, in Python", lambda: latest._checked(a, b))
     table.time("captured, whether the recording fits", lambda: latest.fits(given))
-    table.time("captured, launch that copies in", lambda: copies_in(addresses, latest.stream))
-    table.time("captured, replay alone", recording._graph.replay)
+    table.time("captured, launch that copies in", lambda: copies_in(addresses, stream))
+    table.time("captured, replay alone, torch's", recording._graph.replay)
     table.time("is_current_stream_capturing", torch.cuda.is_current_stream_capturing)
     table.time("current_stream().cuda_stream", lambda: torch.cuda.current_stream().cuda_stream)
     many = [torch.randn(64, 64, device="cuda") for _ in range(8)]

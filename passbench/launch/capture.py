@@ -6,6 +6,7 @@ which copies the results into fresh tensors. So a call's outputs are computed wi
 and are its caller's.
 """
 
+import functools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
@@ -20,6 +21,7 @@ from passbench.launch.branches import ARGUMENTS, branching
 from passbench.launch.copies import can_copy
 from passbench.launch.graph_copies import overlaps_itself, stepping
 from passbench.launch.recording import Recording
+from passbench.launch.replayed_call import Condition, replayed_call
 
 MOST_RECORDINGS = 16
 """So many recordings are kept, the last used. Each holds copies of its inputs, and its results and intermediates."""
@@ -50,8 +52,10 @@ class GraphCapture:
 
     def __call__(self, function: FunctionType, *arguments: Any) -> Any:
         latest = self._latest.get(function)
-        if latest is not None and latest.fits(arguments):
-            return latest.recording.replay(arguments, latest.stream)
+        return self._looked_up(function, *arguments) if latest is None else latest.call(*arguments)
+
+    def _looked_up(self, function: FunctionType, *arguments: Any) -> Any:
+        """The same for arguments that are not like the last ones."""
         if type(function) is not FunctionType or function.__closure__ is not None:
             raise TypeError("captured takes a function that needs nothing but its arguments")
         if not all(isinstance(a, ARGUMENTS) for a in arguments):
@@ -86,8 +90,9 @@ class GraphCapture:
         recording = self._recordings[key]
         if recording is None or _needs_gradients(arguments):
             self._latest.pop(function, None)
-        else:
-            self._latest[function] = _Latest(key, recording, arguments, device, stream)
+        elif function not in self._latest or not self._latest[function].fits(arguments):
+            otherwise = functools.partial(self._looked_up, function)
+            self._latest[function] = _Latest(key, recording, arguments, device, stream, otherwise)
         return recording
 
     def _forget_one(self, new: tuple) -> None:
@@ -114,11 +119,20 @@ def to_forget(recordings: Iterable[tuple], latest: Sequence[tuple], new: tuple) 
 
 
 class _Latest:
-    """The recording that a function used last, and a quick look whether it fits a call's arguments too."""
+    """The recording that a function used last, and a quick look whether it fits a call's arguments too: `call` replays
+    it for those that it fits, and returns what `otherwise` returns for others."""
 
-    def __init__(self, key: tuple, recording: Recording, arguments: Sequence[Any], device: int, stream: int) -> None:
-        self.key, self.recording, self.stream = key, recording, stream
-        self._device, self._count = device, len(arguments)
+    def __init__(
+        self,
+        key: tuple,
+        recording: Recording,
+        arguments: Sequence[Any],
+        device: int,
+        stream: int,
+        otherwise: Callable[..., Any],
+    ) -> None:
+        self.key, self._recording, self._stream, self._otherwise = key, recording, stream, otherwise
+        self._count = len(arguments)
         self._tensors = [n for n, a in enumerate(arguments) if isinstance(a, torch.Tensor)]
         self._others = [n for n, a in enumerate(arguments) if not isinstance(a, torch.Tensor)]
         self._values = [_layout(arguments[n]) for n in self._others]
@@ -127,6 +141,19 @@ class _Latest:
         # In C: type, dtype, device, sizes, strides, whether gradients are needed, lazy conjugation and negation
         guards = TensorGuards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides)
         self._same_tensors: Callable[..., bool] = guards.check
+        self._conditions = (
+            Condition(_current_device, (), device),
+            Condition(_raw_stream, (device,), stream),
+            Condition(_is_capturing, (), False),
+            Condition(_is_deterministic, (), False),
+        )
+        replay = recording.in_c()
+        self.call: Callable[..., Any] = self._checked
+        if replay is not None:
+            self.call = replayed_call(replay, self._same_tensors, self._conditions, stream, otherwise)
+
+    def _checked(self, *arguments: Any) -> Any:
+        return self._recording.replay(arguments, self._stream) if self.fits(arguments) else self._otherwise(*arguments)
 
     def fits(self, arguments: Sequence[Any]) -> bool:
         """Whether the recording is of arguments like these, and of the current stream, which records nothing."""
@@ -137,13 +164,7 @@ class _Latest:
             if [_layout(arguments[n]) for n in self._others] != self._values:
                 return False
             tensors = [arguments[n] for n in self._tensors]
-        return (
-            self._same_tensors(*tensors)
-            and _current_device() == self._device
-            and _raw_stream(self._device) == self.stream
-            and not _is_capturing()
-            and not _is_deterministic()
-        )
+        return self._same_tensors(*tensors) and all(f(*given) == says for f, given, says in self._conditions)
 
 
 captured = GraphCapture()

@@ -107,9 +107,10 @@ class CopyLaunch:
         self._tables = torch.tensor(pieces, dtype=torch.int64, device=places.device), places, noted
         nothing = (unused.data_ptr(),) * (SLOTS - len(sizes))
         tables = tuple([(unused if x is None else x).data_ptr() for x in self._tables])
-        self._behind = nothing + tables
-        self._kernel = bound_kernel(compiled, places.get_device(), (len(pieces),), SLOTS + len(tables), constants)
+        self.behind = nothing + tables
+        """Addresses that the kernel gets behind those of the tensors."""
+        self.kernel = bound_kernel(compiled, places.get_device(), (len(pieces),), SLOTS + len(tables), constants)
 
     def __call__(self, addresses: tuple[int, ...], stream: int) -> None:
         """Copy from these addresses, multiples of 16, as many as there are sizes."""
-        self._kernel.launch((*addresses, *self._behind), stream)
+        self.kernel.launch((*addresses, *self.behind), stream)

@@ -8,6 +8,7 @@ import torch
 from passbench.launch.allocation import empty_on_current_device
 from passbench.launch.bound_kernel import ALIGNMENT
 from passbench.launch.copies import SLOTS, CopyLaunch
+from passbench.launch.guarded_call import Step
 
 _Ways = list[tuple[int, CopyLaunch]]
 """Launches, and the number of the first tensor that each copies."""
@@ -22,7 +23,7 @@ class GraphCopies:
 
     def __init__(self, own: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> None:
         self._inputs = len(own)
-        self._layouts = [(tuple(x.shape), x.stride(), x.dtype) for x in results]
+        self.layouts = [(tuple(x.shape), x.stride(), x.dtype) for x in results]
         self._ways_in, self._ways_out = _ways(own, results)
 
     def record(self, results: Sequence[torch.Tensor], stream: int) -> None:
@@ -31,9 +32,21 @@ class GraphCopies:
         for first, launch in self._ways_out:
             launch(tuple(given[first : first + SLOTS]), stream)
 
+    def steps(self) -> tuple[list[Step], list[int]]:
+        """What `carry_in` launches, on tensors by number: its inputs, its fresh ones, then those at the addresses that
+        are returned beside."""
+        steps: list[Step] = []
+        places: list[int] = []
+        tensors = self._inputs + len(self.layouts)
+        for first, launch in self._ways_in:
+            behind = range(tensors + len(places), tensors + len(places) + len(launch.behind))
+            steps.append(Step(launch.kernel, (*range(first, min(first + SLOTS, tensors)), *behind)))
+            places += launch.behind
+        return steps, places
+
     def carry_in(self, given: Sequence[torch.Tensor], stream: int) -> list[torch.Tensor]:
         """Copy tensors of the buffers' layouts into them. Returns fresh tensors, which the next replay fills."""
-        fresh = [empty_on_current_device(*layout) for layout in self._layouts]
+        fresh = [empty_on_current_device(*layout) for layout in self.layouts]
         addresses = [x.data_ptr() for x in given] + [x.data_ptr() for x in fresh]
         if math.gcd(ALIGNMENT, *addresses) != ALIGNMENT:
             given = [x if x.data_ptr() % ALIGNMENT == 0 else like(x).copy_(x) for x in map(stepping, given)]

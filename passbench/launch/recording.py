@@ -9,6 +9,7 @@ import torch
 
 from passbench.launch.branches import branching, leaves_of
 from passbench.launch.graph_copies import GraphCopies, is_flat, is_flat_result, like, overlaps_itself, stepping
+from passbench.launch.replayed_call import Replay
 
 _WARM_UP_CALLS = 2
 
@@ -35,11 +36,14 @@ class Recording:
         self._all_flat = len(self._flat) == len(arguments)
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
+        random = torch.cuda.default_generators[torch.cuda.current_device()]
+        begin = random.get_offset()
         with torch.no_grad(), torch.cuda.stream(stream):
             for _ in range(_WARM_UP_CALLS):  # kernels are compiled, and libraries allocate a workspace for a stream
                 with branching(own):
                     warm = leaves_of(function(*own))
         torch.cuda.synchronize()
+        self._draws = random.get_offset() != begin  # random numbers, for which torch prepares each replay
         self._copies = GraphCopies([own[n] for n in self._flat], [a for a in warm if is_flat_result(a)])
         self._graph = torch.cuda.CUDAGraph()
         collecting = gc.isenabled()
@@ -59,6 +63,16 @@ class Recording:
             if collecting:
                 gc.enable()
         self._carried = [is_flat_result(a) for a in self._leaves]
+
+    def in_c(self) -> Replay | None:
+        """How a function in C replays it; None where more than flat tensors are carried, or torch prepares a replay."""
+        if not (self._all_flat and all(self._carried)) or self._draws:
+            return None
+        if not isinstance(self._result, torch.Tensor) and type(self._result) is not tuple:
+            return None
+        steps, places = self._copies.steps()
+        single, graph = isinstance(self._result, torch.Tensor), self._graph.raw_cuda_graph_exec()
+        return Replay(len(self._flat), self._copies.layouts, single, places, steps, graph, self._lock, self)
 
     def replay(self, arguments: Sequence[Any], stream: int) -> Any:
         """What the function returns for these arguments, in fresh memory. `stream` is the current one."""
