@@ -1,10 +1,12 @@
 """What replacing a region is expected to save, in microseconds a call: on the host, and on the device.
 
-The host's figures are rounded from a fit to benchmarks/agent/h200_distill (one H200, torch 2.11, triton 3.6: end-to-end
-medians of eager and of passes that launch through `passbench.launch`, 115 variants of 39 samples). At the sizes of this
-benchmark they decide. The device's are what moving the bytes takes; a kernel of few programs cannot draw the whole
-bandwidth, and one that goes over long rows in a loop waits for each turn of it. All of this ranks regions and says
-which cannot pay; where there is a GPU, measuring decides (`agent.distill.tuned`).
+At the sizes of this benchmark the host decides. What eager's calls cost it is rounded from a fit to
+benchmarks/agent/h200_distill (one H200, torch 2.11, triton 3.6: end-to-end medians of eager and of passes, 115 variants
+of 39 samples), and what a pass costs it from benchmarks/agent/h100_launch_cost (one H100, calls in a loop; an addition
+of eager took 7.3 us there). Between single calls, as PassBench times them, all of this takes up to twice as long. The
+device's figures are what moving the bytes takes; a kernel of few programs cannot draw the whole bandwidth, and one that
+goes over long rows in a loop waits for each turn of it. All of this ranks regions and says which cannot pay; where
+there is a GPU, measuring decides (`agent.distill.tuned`).
 """
 
 import math
@@ -25,10 +27,20 @@ EAGER_SLOW = {"torch.nn.functional.batch_norm": 15.0, "torch._C._nn.pad": 12.5}
 """The same for ops that cost the host more than `EAGER_LAUNCH`."""
 EAGER_VIEW = 1.5
 """One op that runs nothing: a view, a tuple taken apart."""
-KERNEL = 7.0
-"""One launch of a pass, with its share of the wrapper."""
-ALLOCATION = 3.0
+WRAPPER = 1.8
+"""One call of a pass's wrapper, without what it launches and allocates: choosing a plan and checking its inputs. On an
+H100 a wrapper with one launch took 6.8 us in all."""
+KERNEL = 3.5
+"""One launch of a `LaunchPlan`. That H100's driver took 3.5 us for it, and a plan 4.9 for each further launch with the
+tensor that it fills."""
+ALLOCATION = 1.5
 """One output or intermediate of a pass."""
+AS_MANY = 3.2
+"""What each kernel of a pass must save the host, beside what it costs, where eager has no more launches than the pass.
+The device may be slower then: two elementwise kernels, each in place of one, were at 0.83 and 0.86 of eager's speed
+(`benchmarks/passbench/h200_table_290`). With this, a wrapper of one kernel and its output counts as 10 us. That was the
+cost of every such wrapper for `benchmarks/passbench/h100_one_tree`, where the device runs no pass of `distill-static`
+slower than eager."""
 BANDWIDTH = 4.0e6
 """Bytes a microsecond that all multiprocessors of an H200 move together; its data sheet has 4.8e6."""
 STEP = 1.0
@@ -63,19 +75,24 @@ def gain(region: Region, known: OpEffects, program: Program) -> float:
 @dataclass(frozen=True)
 class SureTimes:
     """What a call of one variant takes on the host and on the device: in eager, if that is as good as can be, and in
-    kernels that are no better than `SURE_SHARE` says. `copies` is what eager copies behind it, on the device."""
+    kernels that are no better than `SURE_SHARE` says. `copies` is what eager copies behind it, on the device.
+    `eager_launches` and `launches` are how many either has."""
 
     eager_host: float
     eager_device: float
     host: float
     device: float
     copies: float
+    eager_launches: int
+    launches: int
 
     @classmethod
     def of(cls, region: Region, known: OpEffects, program: Program, copies: float) -> "SureTimes":
         """The times of one region and the program that replaces it."""
-        device = SURE_START * len(program.launches) + device_us(program) / SURE_SHARE
-        return cls(*_eager_us(region, known, surely=True), _host_us(program), device, copies)
+        launches, eager_launches = len(program.launches), sum(known.launches[op] for op in region.ops)
+        device = SURE_START * launches + device_us(program) / SURE_SHARE
+        eager = _eager_us(region, known, surely=True)
+        return cls(*eager, _host_us(program), device, copies, eager_launches, launches)
 
     def __add__(self, other: "SureTimes") -> "SureTimes":
         return SureTimes(*(ours + theirs for ours, theirs in zip(astuple(self), astuple(other), strict=True)))
@@ -83,7 +100,8 @@ class SureTimes:
     @property
     def saved(self) -> float:
         """What the kernels save. Host and device work at a time, so the one that takes longer counts."""
-        return max(self.eager_host, self.eager_device) - max(self.host, self.device) + self.copies
+        host = self.host + (AS_MANY * self.launches if self.launches >= self.eager_launches else 0.0)
+        return max(self.eager_host, self.eager_device) - max(host, self.device) + self.copies
 
 
 def device_gain(region: Region, known: OpEffects, program: Program) -> float:
@@ -121,8 +139,10 @@ def copying_us(known: OpEffects, copied: Mapping[int, int]) -> tuple[float, floa
 
 
 def most_gain(region: Region, known: OpEffects) -> float:
-    """The time that one launch would save that moves no bytes and allocates nothing: no program saves more."""
-    return sum(_eager_us(region, known)) - KERNEL
+    """The time that one launch would save that moves no bytes and fills one tensor: no program saves more. What eager
+    writes in place is not allocated."""
+    in_place = any(known.writes[op] for op in region.ops)
+    return sum(_eager_us(region, known)) - WRAPPER - KERNEL - (0.0 if in_place else ALLOCATION)
 
 
 def graph_us(sketch: Sketch) -> float:
@@ -133,7 +153,7 @@ def graph_us(sketch: Sketch) -> float:
 
 
 def _host_us(program: Program) -> float:
-    return KERNEL * len(program.launches) + ALLOCATION * len(program.allocations)
+    return WRAPPER + KERNEL * len(program.launches) + ALLOCATION * len(program.allocations)
 
 
 def _eager_us(region: Region, known: OpEffects, surely: bool = False) -> tuple[float, float]:

@@ -130,11 +130,11 @@ def _with_its_gradient(grad, x, w, mean, inverse, running):
     return kept, found[0], found[1], found[2]
 
 
-def test_what_saves_the_device_time_belongs_to_a_cuda_graph():
-    """Two launches as one kernel, with four outputs that the host would have to allocate."""
+def test_two_launches_with_four_outputs_are_one_kernel_which_pays():
+    """The host allocates as much as in eager."""
     task = Distill().task(sample(variant(_with_its_gradient, *_batch_norm_inputs(2, 256, 14, 14))), ANY)
-    assert len(task.kernels()) == 1 and task.likely(1.0) == ()
-    assert task.likely_on_device(1.0) == tuple(task.gains())
+    assert len(task.kernels()) == 1
+    assert task.sure(1.0) == tuple(task.gains()) != ()
 
 
 @pytest.mark.gpu
