@@ -23,7 +23,8 @@ MODULES = {
 TABLES = {
     "dedup.signatures": ("dedup/signatures.txt",),
     "passbench.launch.native_launch": tuple(
-        f"passbench/launch/native/{name}.c" for name in ("kernel", "guarded_call", "replayed_call", "module")
+        f"passbench/launch/native/{name}.c"
+        for name in ("driver", "kernel", "launches", "guarded_call", "replayed_call", "module")
     ),
 }
 """Files that a module reads."""

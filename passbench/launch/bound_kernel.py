@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from passbench.launch.native_launch import driver_functions, native
+from passbench.launch.native_launch import driver, native
 
 ALIGNMENT = 16
 """Bytes; Triton compiles one kernel for pointers that are multiples of it, and others for all else."""
@@ -33,7 +33,7 @@ def bound_kernel(compiled: Any, device: int, grid: tuple[int, ...], tensors: int
     x, y, z = (*grid, 1, 1)[:3]
     threads = _WARP * compiled.metadata.num_warps
     shared = compiled.metadata.shared
-    return native().Kernel(driver_functions(), device, compiled.function, (x, y, z), threads, shared, tensors, *plain)
+    return native().Kernel(driver(), device, compiled.function, (x, y, z), threads, shared, tensors, *plain)
 
 
 def plain_arguments(compiled: Any, tensors: int, rest: Mapping[str, Any]) -> tuple[str, tuple] | None:

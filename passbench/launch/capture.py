@@ -1,9 +1,9 @@
-"""A function of a pass as a CUDA graph: many launches for the price of two. Trusted code that a pass may use.
+"""A function of a pass as a CUDA graph: many launches for the price of one. Trusted code that a pass may use.
 
 The first call with arguments of some layout records the function's launches on buffers of this module's own
-(`passbench.launch.recording`). Later calls copy their inputs into those buffers, and replay the launches, the last of
-which copies the results into fresh tensors. So a call's outputs are computed within the call, from that call's inputs,
-and are its caller's.
+(`passbench.launch.recording`). Later calls replay the launches, the first of which copies the inputs into those
+buffers, and the last the results into fresh tensors. So a call's outputs are computed within the call, from that call's
+inputs, and are its caller's.
 """
 
 import functools
@@ -38,8 +38,9 @@ class GraphCapture:
 
     `function` is a plain function that computes new tensors from its arguments, tensors and numbers, and writes to none
     of them. It is run as it is where a recording cannot be made or would not pay: on a CPU, inside of another CUDA
-    graph's capture, where gradients are needed, on inputs that overlap themselves or are large, and while torch is to
-    use deterministic algorithms. Results are a tensor, or a tuple or list of tensors, numbers and None.
+    graph's capture, where gradients are needed or random numbers drawn, on inputs that overlap themselves or are large,
+    and while torch is to use deterministic algorithms. Results are a tensor, or a tuple or list of tensors, numbers and
+    None.
 
     Raises TypeError on anything but a function, on one with variables of another around it, on containers as arguments
     and on other results, and what CUDA raises where the function waits for the device.
@@ -83,7 +84,8 @@ class GraphCapture:
         if key not in self._recordings:
             if fills_memory():
                 return None  # to fill memory is no part of the function
-            self._recordings[key] = Recording(function, arguments) if _pays(arguments, device) else None
+            recording = Recording(function, arguments) if _pays(arguments, device) else None
+            self._recordings[key] = None if recording is None or recording.draws else recording
             if len(self._recordings) > MOST_RECORDINGS:
                 self._forget_one(key)
         self._recordings.move_to_end(key)

@@ -1,14 +1,15 @@
-"""Inputs carried into a CUDA graph by one launch before it, and its results out of it by its own last launch."""
+"""Inputs carried into a CUDA graph by its first kernel, and its results out of it by its last."""
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
 from passbench.launch.allocation import empty_on_current_device
 from passbench.launch.bound_kernel import ALIGNMENT
 from passbench.launch.copies import SLOTS, CopyLaunch
-from passbench.launch.guarded_call import Step
+from passbench.launch.native_launch import last_node, native
 
 _Ways = list[tuple[int, CopyLaunch]]
 """Launches, and the number of the first tensor that each copies."""
@@ -18,41 +19,51 @@ class GraphCopies:
     """The copies of a graph that reads the buffers `own` and gives results like `results`: all flat, on the current
     device. The graph needs it as long as it is replayed.
 
-    Before the capture's end `record` is called, before each replay `carry_in`. Both are for one thread at a time.
+    They are nodes of the graph: `record_in` at the capture's beginning, `record_out` at its end, `replayable` once it
+    is instantiated. Before each replay the first ones get the addresses of that call's tensors.
     """
 
     def __init__(self, own: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> None:
-        self._inputs = len(own)
+        self._own = [x.data_ptr() for x in own]
         self.layouts = [(tuple(x.shape), x.stride(), x.dtype) for x in results]
         self._ways_in, self._ways_out = _ways(own, results)
+        self._nodes: list[int] = []
+        self._launches: Any = None
+        self.places = tuple([place for _, launch in self._ways_in for place in launch.behind])
+        """Addresses of what the launches read and write beside tensors."""
 
-    def record(self, results: Sequence[torch.Tensor], stream: int) -> None:
-        """In the capture: copy the graph's results to where the latest `carry_in` wants them."""
-        given = [0] * self._inputs + [x.data_ptr() for x in results]
+    def record_in(self, stream: int) -> None:
+        """In the capture: copy tensors that are not known yet to `own`, and note where results are wanted."""
+        unknown = [*self._own, *[0] * len(self.layouts)]
+        for first, launch in self._ways_in:
+            launch(tuple(unknown[first : first + SLOTS]), stream)
+            self._nodes.append(last_node(stream))
+
+    def record_out(self, results: Sequence[torch.Tensor], stream: int) -> None:
+        """In the capture: copy the graph's results to where they are wanted."""
+        given = [0] * len(self._own) + [x.data_ptr() for x in results]
         for first, launch in self._ways_out:
             launch(tuple(given[first : first + SLOTS]), stream)
 
-    def steps(self) -> tuple[list[Step], list[int]]:
-        """What `carry_in` launches, on tensors by number: its inputs, its fresh ones, then those at the addresses that
-        are returned beside."""
-        steps: list[Step] = []
-        places: list[int] = []
-        tensors = self._inputs + len(self.layouts)
+    def replayable(self, graph: int) -> Any:
+        """What launches the instantiated graph with other tensors: inputs, results, and those at `places`."""
+        steps, tensors = [], len(self._own) + len(self.layouts)
+        behind = tensors
         for first, launch in self._ways_in:
-            behind = range(tensors + len(places), tensors + len(places) + len(launch.behind))
-            steps.append(Step(launch.kernel, (*range(first, min(first + SLOTS, tensors)), *behind)))
-            places += launch.behind
-        return steps, places
+            numbers = range(first, min(first + SLOTS, tensors)), range(behind, behind + len(launch.behind))
+            steps.append((launch.kernel, (*numbers[0], *numbers[1])))
+            behind += len(launch.behind)
+        self._launches = native().Launches(behind, tuple(steps), False, graph, tuple(self._nodes))
+        return self._launches
 
-    def carry_in(self, given: Sequence[torch.Tensor], stream: int) -> list[torch.Tensor]:
-        """Copy tensors of the buffers' layouts into them. Returns fresh tensors, which the next replay fills."""
+    def replay(self, given: Sequence[torch.Tensor], stream: int) -> list[torch.Tensor]:
+        """The graph's results for tensors of the buffers' layouts, in fresh memory."""
         fresh = [empty_on_current_device(*layout) for layout in self.layouts]
-        addresses = [x.data_ptr() for x in given] + [x.data_ptr() for x in fresh]
+        addresses = [x.data_ptr() for x in (*given, *fresh)]
         if math.gcd(ALIGNMENT, *addresses) != ALIGNMENT:
             given = [x if x.data_ptr() % ALIGNMENT == 0 else like(x).copy_(x) for x in map(stepping, given)]
-            addresses = [x.data_ptr() for x in given] + [x.data_ptr() for x in fresh]
-        for first, launch in self._ways_in:
-            launch(tuple(addresses[first : first + SLOTS]), stream)
+            addresses = [x.data_ptr() for x in (*given, *fresh)]
+        self._launches.run((*addresses, *self.places), stream)
         return fresh
 
 

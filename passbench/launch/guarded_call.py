@@ -1,5 +1,5 @@
 """The function that a `Launch` or a `LaunchPlan` calls once all its kernels are compiled: `GuardedCall` of
-`native_launch.c`."""
+`native/guarded_call.c`."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -34,5 +34,6 @@ def guarded_call(
     It does so if the inputs are of these dtypes, on this device, aligned, and the device is the current one, and nobody
     wants fresh memory filled; else it returns what `otherwise` returns for them.
     """
-    given = tuple(dtypes), tuple(fresh), tuple(map(tuple, steps)), device, fillers, driver.active.get_current_stream
+    launches = native().Launches(len(dtypes) + len(fresh), tuple(map(tuple, steps)), True)
+    given = tuple(dtypes), tuple(fresh), launches, device, fillers, driver.active.get_current_stream
     return native().GuardedCall(*given, empty_on_current_device, otherwise)

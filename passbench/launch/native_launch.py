@@ -1,4 +1,4 @@
-"""The part of a launch that is written in C: `native()` has `Kernel`, `GuardedCall` and `ReplayedCall`.
+"""The part of a launch that is written in C: `native()` has `Kernel`, `Launches`, `GuardedCall` and `ReplayedCall`.
 
 A launch costs CUDA's driver 2 us and more of the host. What Python did around it, a line for each tensor, cost as much
 as an operator of eager does in all, which is C++. Triton builds a C module of its own before it launches anything on a
@@ -9,13 +9,30 @@ import ctypes
 import functools
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from triton.runtime.build import compile_module_from_src
 
 _SOURCES = [
-    Path(__file__).with_name("native") / name for name in ("kernel.c", "guarded_call.c", "replayed_call.c", "module.c")
+    Path(__file__).with_name("native") / f"{name}.c"
+    for name in ("driver", "kernel", "launches", "guarded_call", "replayed_call", "module")
 ]
 """One behind the other, each uses what is above it."""
+DRIVER_FUNCTIONS = (
+    "cuLaunchKernel",
+    "cuGetErrorString",
+    "cuDevicePrimaryCtxRetain",
+    "cuCtxSetCurrent",
+    "cuStreamIsCapturing",
+    "cuGraphCreate",
+    "cuGraphAddKernelNode_v2",
+    "cuGraphInstantiateWithFlags",
+    "cuGraphExecKernelNodeSetParams_v2",
+    "cuGraphLaunch",
+    "cuGraphDestroy",
+    "cuGraphExecDestroy",
+)
+"""What `native/driver.c` takes, in its order."""
 
 
 @functools.cache
@@ -26,15 +43,21 @@ def native() -> ModuleType:
 
 
 @functools.cache
-def graph_launch() -> int:
-    """The address of the driver's function that launches a CUDA graph. Raises OSError where there is no driver."""
-    return ctypes.cast(ctypes.CDLL("libcuda.so.1").cuGraphLaunch, ctypes.c_void_p).value
-
-
-@functools.cache
-def driver_functions() -> tuple[int, int, int, int]:
-    """The addresses of the driver's functions that a `Kernel` calls: those that launch a kernel, describe an error, and
-    look up a device's context and give it to a thread. Raises OSError where there is no NVIDIA driver."""
+def driver() -> Any:
+    """CUDA's driver. Raises OSError where there is none, and AttributeError for one older than CUDA 12."""
     cuda = ctypes.CDLL("libcuda.so.1")
-    functions = cuda.cuLaunchKernel, cuda.cuGetErrorString, cuda.cuDevicePrimaryCtxRetain, cuda.cuCtxSetCurrent
-    return tuple([ctypes.cast(function, ctypes.c_void_p).value for function in functions])
+    return native().Driver(*[ctypes.cast(getattr(cuda, name), ctypes.c_void_p).value for name in DRIVER_FUNCTIONS])
+
+
+def last_node(stream: int) -> int:
+    """The node of a graph that is being captured on a stream, of what was launched there last.
+
+    Raises RuntimeError where nothing is captured, or more than one stream was joined last.
+    """
+    status, identity, count = ctypes.c_int(), ctypes.c_uint64(), ctypes.c_size_t()
+    graph, nodes = ctypes.c_void_p(), ctypes.POINTER(ctypes.c_void_p)()
+    given = map(ctypes.byref, (status, identity, graph, nodes, count))
+    error = ctypes.CDLL("libcuda.so.1").cuStreamGetCaptureInfo_v2(ctypes.c_void_p(stream), *given)
+    if error or count.value != 1:
+        raise RuntimeError(f"a stream has {count.value} last nodes (CUDA driver error {error})")
+    return nodes[0]

@@ -17,8 +17,8 @@ _WARM_UP_CALLS = 2
 class Recording:
     """The launches of `function` on copies of `arguments`, recorded on the current device.
 
-    Tensors without gaps are *flat*: one launch copies the inputs' bytes, and notes where the results are wanted; the
-    graph's last launch copies the results there. Other tensors are copied by torch, one by one.
+    Tensors without gaps are *flat*: the graph's first kernel copies the inputs' bytes, and notes where the results are
+    wanted; its last copies the results there. Other tensors are copied by torch, one by one.
     """
 
     def __init__(self, function: Callable, arguments: Sequence[Any]) -> None:
@@ -43,9 +43,10 @@ class Recording:
                 with branching(own):
                     warm = leaves_of(function(*own))
         torch.cuda.synchronize()
-        self._draws = random.get_offset() != begin  # random numbers, for which torch prepares each replay
+        self.draws = random.get_offset() != begin
+        """Whether the function draws random numbers: torch would have to prepare each replay."""
         self._copies = GraphCopies([own[n] for n in self._flat], [a for a in warm if is_flat_result(a)])
-        self._graph = torch.cuda.CUDAGraph()
+        self._graph = torch.cuda.CUDAGraph(keep_graph=True)
         collecting = gc.isenabled()
         gc.disable()  # what a collection frees during a capture may have to wait for the device
         try:
@@ -53,26 +54,30 @@ class Recording:
                 torch.no_grad(),
                 torch.cuda.graph(self._graph, stream=stream, capture_error_mode="thread_local"),
             ):
+                self._copies.record_in(stream.cuda_stream)
                 with branching(own):
                     self._result = function(*own)
                 self._leaves = leaves_of(self._result)
                 if [_kind(a) for a in self._leaves] != [_kind(a) for a in warm]:
                     raise TypeError("a captured function returns results of the same kinds in every call")
-                self._copies.record([a for a in self._leaves if is_flat_result(a)], stream.cuda_stream)
+                self._copies.record_out([a for a in self._leaves if is_flat_result(a)], stream.cuda_stream)
         finally:
             if collecting:
                 gc.enable()
         self._carried = [is_flat_result(a) for a in self._leaves]
+        self._graph.instantiate()
+        self._carries = bool(self._flat) or any(self._carried)
+        if self._carries:
+            self._launches = self._copies.replayable(self._graph.raw_cuda_graph_exec())
 
     def in_c(self) -> Replay | None:
-        """How a function in C replays it; None where more than flat tensors are carried, or torch prepares a replay."""
-        if not (self._all_flat and all(self._carried)) or self._draws:
+        """How a function in C replays it; None where more than flat tensors is carried."""
+        if not (self._carries and self._all_flat and all(self._carried)):
             return None
         if not isinstance(self._result, torch.Tensor) and type(self._result) is not tuple:
             return None
-        steps, places = self._copies.steps()
-        single, graph = isinstance(self._result, torch.Tensor), self._graph.raw_cuda_graph_exec()
-        return Replay(len(self._flat), self._copies.layouts, single, places, steps, graph, self._lock, self)
+        single = isinstance(self._result, torch.Tensor)
+        return Replay(len(self._flat), self._copies.layouts, single, self._copies.places, self._launches, self)
 
     def replay(self, arguments: Sequence[Any], stream: int) -> Any:
         """What the function returns for these arguments, in fresh memory. `stream` is the current one."""
@@ -80,8 +85,11 @@ class Recording:
         with self._lock:
             for n in self._others:
                 stepping(self._own[n]).copy_(stepping(arguments[n]))
-            fresh = self._copies.carry_in(given, stream)
-            self._graph.replay()
+            if self._carries:
+                fresh = self._copies.replay(given, stream)
+            else:
+                fresh = []
+                self._graph.replay()
             leaves = fresh if all(self._carried) else self._with_others(fresh)
         return leaves[0] if not isinstance(self._result, tuple | list) else type(self._result)(leaves)
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from passbench.launch.allocation import empty_on_current_device
-from passbench.launch.guarded_call import Layout, Step
-from passbench.launch.native_launch import graph_launch, native
+from passbench.launch.guarded_call import Layout
+from passbench.launch.native_launch import native
 
 
 class Condition(NamedTuple):
@@ -17,16 +17,14 @@ class Condition(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """How a graph is replayed: `steps` copy tensors by number, first the `inputs`, then the results, which are fresh,
-    then those at `places`, addresses. `owner` keeps the graph and all that it reads; `lock` is held meanwhile."""
+    """How a graph is replayed: by `launches` on tensors by number, first the `inputs`, then the results, which are
+    fresh, then those at `places`, addresses. `owner` keeps the graph and all that it reads."""
 
     inputs: int
     results: Sequence[Layout]
     single: bool
     places: Sequence[int]
-    steps: Sequence[Step]
-    graph: int
-    lock: Any
+    launches: Any
     owner: Any
 
 
@@ -49,10 +47,9 @@ def replayed_call(
         tuple(replay.results),
         replay.single,
         tuple(replay.places),
-        tuple(map(tuple, replay.steps)),
-        (graph_launch(), replay.graph, stream),
+        replay.launches,
+        stream,
         empty_on_current_device,
-        replay.lock,
         replay.owner,
         otherwise,
     )

@@ -21,7 +21,6 @@ from passbench.launch.native_launch import native
 ROOT = Path(__file__).resolve().parents[2]
 
 PROGRAM = """
-import ctypes
 import json
 import torch
 from triton.backends.compiler import GPUTarget
@@ -29,14 +28,16 @@ from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 from torch._C._dynamo import guards
 from passbench.launch import Launch, LaunchPlan, bound_kernel, guarded_call
+from tests.support.cuda_driver import CudaDriver
 
-calls, triton_runs, found, functions, kinds, errors = [], [], {}, {}, [], []
+triton_runs, found, names, kinds = [], {}, {}, []
+cuda = CudaDriver({})
 
 
 class Utils:
     def load_binary(self, name, kernel, shared, device):
-        number = 1000 + len(functions)
-        functions[number] = "function " + name, kinds[-1]
+        number = 1000 + len(names)
+        names[number], cuda.kinds[number] = "function " + name, kinds[-1]
         return "module", number, 32, 0, 1024
 
     def get_device_properties(self, device):
@@ -54,45 +55,26 @@ class Launcher:
 
     def __call__(self, x, y, z, stream, function, metadata, extra, enter, leave, *arguments):
         given = [a.data_ptr() if isinstance(a, torch.Tensor) else a for a in arguments]
-        calls.append([x, y, z, stream, functions[function][0], given, "Triton's"])
+        triton_launches.append([x, y, z, stream, names[function], given, "Triton's"])
 
 
-def cu_launch_kernel(function, x, y, z, threads, threads_y, threads_z, shared, stream, arguments, extra):
-    if errors:
-        return errors.pop()
-    assert threads_y == threads_z == 1 and not extra
-    name, these = functions[function]
-    types = {"O": ctypes.c_void_p, "B": ctypes.c_uint8, "i": ctypes.c_int, "l": ctypes.c_long}
-    given = [ctypes.cast(arguments[n], ctypes.POINTER(types[kind])).contents.value for n, kind in enumerate(these)]
-    calls.append([x, y, z, stream, name, given, f"{threads} threads, {these}"])
-    return 0
+functions = cuda.functions()
+bound_kernel.driver = lambda: functions
+triton_launches = []
 
 
-def cu_get_error_string(error, text):
-    text[0] = b"a launch that failed"
-    return 0
+def reached():
+    mine = [
+        [*r.grid, r.stream, names[r.function], r.arguments, f"{r.threads} threads, {cuda.kinds[r.function]}"]
+        for r in cuda.runs
+    ]
+    return [*triton_launches, *mine]
 
 
-def cu_device_primary_context_retain(context, device):
-    context[0] = 4711 + device
-    return 0
-
-
-def cu_set_current(context):
-    calls.append(["context", context])
-    return 0
-
-
-unsigned, integer, pointer = ctypes.c_uint, ctypes.c_int, ctypes.c_void_p
-pointers = ctypes.POINTER(pointer)
-prototypes = (
-    ((pointer, *[unsigned] * 7, pointer, pointers, pointer), cu_launch_kernel),
-    ((integer, ctypes.POINTER(ctypes.c_char_p)), cu_get_error_string),
-    ((pointers, integer), cu_device_primary_context_retain),
-    ((pointer,), cu_set_current),
-)
-kept = [ctypes.CFUNCTYPE(integer, *types)(function) for types, function in prototypes]
-bound_kernel.driver_functions = lambda: tuple(ctypes.cast(each, pointer).value for each in kept)
+def forget():
+    cuda.runs.clear()
+    triton_launches.clear()
+    triton_runs.clear()
 
 
 class Driver:
@@ -120,10 +102,9 @@ x, out, y = (torch.zeros(160) for _ in range(3))
 
 
 def launched(what, *tensors):
-    calls.clear()
-    triton_runs.clear()
+    forget()
     what(*tensors)
-    return {"triton": len(triton_runs), "calls": [*calls], "tensors": [t.data_ptr() for t in tensors]}
+    return {"triton": len(triton_runs), "calls": reached(), "tensors": [t.data_ptr() for t in tensors]}
 
 
 launch = Launch(scale_kernel, (3,), n=150, factor=2.0, num_warps=2)
@@ -148,16 +129,19 @@ first, second = (Launch(scale_kernel, (2,), n=100, factor=f) for f in (2.0, 3.0)
 layout = ((100,), (1,), torch.float32)
 plan = LaunchPlan(2, layout, layout, (first, (0, 1)), (second, (1, 3)), (first, (3, 2)))
 plan(x, out)
-for name, inputs in (("plan", (x, out)), ("plan, unaligned", (x[1:], out)), ("plan, another dtype", (x.double(), out))):
-    calls.clear()
-    triton_runs.clear()
+plans = (("plan", (x, out)), ("plan, unaligned", (x[1:], out)), ("plan, another dtype", (x.double(), out)))
+for name, inputs in (*plans, ("plan, again", (y, out)), ("plan, recorded", (x, y))):
+    forget()
+    cuda.capturing = int(name == "plan, recorded")
     fresh = plan(*inputs)
     places = [t.data_ptr() for t in (*inputs, *fresh)]
-    found[name] = {"triton": len(triton_runs), "tensors": [[places.index(p) for p in c[5][:2]] for c in calls]}
+    found[name] = {"triton": len(triton_runs), "tensors": [[places.index(p) for p in c[5][:2]] for c in reached()]}
     found[name]["fresh"] = [[*t.shape, str(t.dtype)] for t in fresh]
-errors.append(201)
-found["a thread without a context"] = launched(launch_of_all, x, out)
-errors.append(700)
+    found[name]["graphs"] = [r.graph is not None for r in cuda.runs]
+cuda.capturing = 0
+cuda.errors.append(201)
+found["a thread without a context"] = {**launched(launch_of_all, x, out), "contexts": cuda.contexts}
+cuda.errors.append(700)
 try:
     launch_of_all(x, out)
 except RuntimeError as error:
@@ -210,7 +194,7 @@ def found(tmp_path_factory, torch_forks):
     return json.loads(done.stdout)
 
 
-OTHERS = ("a thread without a context", "refused", "no tensors", "too few", "spare", "large")
+OTHERS = ("refused", "no tensors", "too few", "spare", "large")
 SPECIAL = ("one", "long", "flag", "nothing", "less", "too many")
 
 
@@ -231,7 +215,9 @@ def test_every_launch_reaches_the_driver_once_and_with_its_tensors(found):
 
 def test_later_launches_do_not_pass_through_triton(found):
     cheap = {name for name, one in found.items() if name not in OTHERS and one["triton"] == 0}
-    assert cheap == {"again", "others", "as before", "from then on", "one", "long", "flag", "plan"}
+    plans = {"plan", "plan, again", "plan, recorded"}
+    others = {"again", "others", "as before", "from then on", "one", "long", "flag", "a thread without a context"}
+    assert cheap == plans | others
 
 
 def test_the_driver_gets_what_the_compiled_kernel_takes(found):
@@ -246,9 +232,13 @@ def test_the_driver_gets_what_the_compiled_kernel_takes(found):
     }
 
 
+def test_launches_of_a_plan_are_one_graph_but_where_they_are_recorded(found):
+    graphs = {name: found[name]["graphs"] for name in ("plan", "plan, again", "plan, recorded")}
+    assert graphs == {"plan": [True] * 3, "plan, again": [True] * 3, "plan, recorded": [False] * 3}
+
+
 def test_a_thread_without_a_context_gets_the_devices(found):
-    context, call = found["a thread without a context"]["calls"]
-    assert context == ["context", 4710] and call[4] == "function scale_kernel"
+    assert found["a thread without a context"]["contexts"] == [4710]
 
 
 def test_what_the_driver_refuses_is_an_error_with_its_reason(found):
@@ -265,7 +255,7 @@ def test_it_is_one_also_where_no_launch_has_it(found):
 
 
 def test_a_plan_has_few_enough_tensors_for_a_stack(found):
-    assert found["large"] == "a GuardedCall takes at most 4096 tensors"
+    assert found["large"] == "Launches take at most 4096 tensors"
 
 
 @triton.jit

@@ -1,16 +1,11 @@
 /* ---- GuardedCall ---- */
 
 typedef struct {
-    Kernel *kernel;
-    Py_ssize_t *numbers, made; /* its tensors by number, and how many tensors must be there before it is launched */
-} Step;
-
-typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    Py_ssize_t inputs, fresh, count;
-    Step *steps;
-    PyObject *kept; /* the arguments that it was made of, which hold the kernels of its steps and what follows */
+    Py_ssize_t inputs, fresh;
+    PyObject *kept; /* the arguments that it was made of, which hold what follows */
+    Launches *launches;
     PyObject *dtypes, *layouts, *fillers, *stream, *empty, *otherwise, *device;
     long device_number;
 } GuardedCall;
@@ -73,22 +68,16 @@ static PyObject *call(PyObject *callable, PyObject *const *inputs, size_t flags,
     uint64_t addresses[self->inputs + self->fresh + 1];
     PyObject *fresh[self->fresh + 1];
     memset(fresh, 0, sizeof fresh);
-    PyObject *result = NULL, *where = NULL;
-    void *stream = NULL;
-    Py_ssize_t made = 0;
+    PyObject *result = NULL;
     int good = fits(self, inputs, addresses);
-    for (Py_ssize_t at = 0; good > 0 && at < self->count; at++) {
-        Step *step = &self->steps[at];
-        for (; good > 0 && made < step->made; made++) good = make(self, fresh, addresses, made);
-        if (good <= 0) break; /* no launch yet, or an error */
-        if (!where) {
-            where = PyObject_CallOneArg(self->stream, self->device);
-            if (where) stream = (void *)(uintptr_t)PyLong_AsUnsignedLongLong(where);
-            if (PyErr_Occurred()) good = -1;
-        }
-        if (good > 0 && start(step->kernel, addresses, step->numbers, stream) < 0) good = -1;
+    for (Py_ssize_t n = 0; good > 0 && n < self->fresh; n++) good = make(self, fresh, addresses, n);
+    if (good > 0) {
+        PyObject *stream = PyObject_CallOneArg(self->stream, self->device);
+        unsigned long long handle = stream ? PyLong_AsUnsignedLongLong(stream) : 0;
+        Py_XDECREF(stream);
+        good = PyErr_Occurred() ? -1 : 1;
+        if (good > 0 && launch_all(self->launches, addresses, (void *)(uintptr_t)handle) < 0) good = -1;
     }
-    Py_XDECREF(where);
     if (good == 0) {
         result = PyObject_Vectorcall(self->otherwise, inputs, flags, NULL);
     } else if (good > 0 && self->fresh == 0) {
@@ -103,41 +92,6 @@ static PyObject *call(PyObject *callable, PyObject *const *inputs, size_t flags,
     return result;
 }
 
-/* A step's tensors by number, each below `most`; NULL and an error if they are not the kernel's. */
-static Py_ssize_t *numbers_of(PyObject *given, Kernel *kernel, Py_ssize_t most) {
-    Py_ssize_t length = PyTuple_GET_SIZE(given), *numbers = PyMem_Calloc(length + 1, sizeof(Py_ssize_t));
-    if (!numbers) return (Py_ssize_t *)PyErr_NoMemory();
-    if (length != kernel->tensors) PyErr_SetString(PyExc_ValueError, "a step has not as many tensors as its kernel");
-    for (Py_ssize_t n = 0; n < length && !PyErr_Occurred(); n++) {
-        numbers[n] = PyLong_AsSsize_t(PyTuple_GET_ITEM(given, n));
-        if (!PyErr_Occurred() && (numbers[n] < 0 || numbers[n] >= most))
-            PyErr_SetString(PyExc_ValueError, "a step has a number of no tensor");
-    }
-    if (!PyErr_Occurred()) return numbers;
-    PyMem_Free(numbers);
-    return NULL;
-}
-
-static int set_steps(GuardedCall *self, PyObject *steps) {
-    Py_ssize_t count = PyTuple_GET_SIZE(steps), made = self->fresh ? 1 : 0;
-    self->steps = PyMem_Calloc(count + 1, sizeof(Step));
-    if (!self->steps) return PyErr_NoMemory(), -1;
-    for (Py_ssize_t at = 0; at < count; at++) {
-        PyObject *kernel, *numbers;
-        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(steps, at), "O!O!", kernel_type, &kernel, &PyTuple_Type, &numbers))
-            return -1;
-        Step *step = &self->steps[at];
-        step->numbers = numbers_of(numbers, (Kernel *)kernel, self->inputs + self->fresh);
-        if (!step->numbers) return -1;
-        step->kernel = (Kernel *)kernel;
-        self->count = at + 1;
-        for (Py_ssize_t n = 0; n < PyTuple_GET_SIZE(numbers); n++)
-            if (step->numbers[n] - self->inputs + 1 > made) made = step->numbers[n] - self->inputs + 1;
-        step->made = at + 1 == count ? self->fresh : made;
-    }
-    return 0;
-}
-
 static int all_of(PyObject *tuples, Py_ssize_t size) {
     for (Py_ssize_t n = 0; n < PyTuple_GET_SIZE(tuples); n++) {
         PyObject *item = PyTuple_GET_ITEM(tuples, n);
@@ -147,15 +101,14 @@ static int all_of(PyObject *tuples, Py_ssize_t size) {
 }
 
 static PyObject *call_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    PyObject *dtypes, *layouts, *steps, *fillers, *stream, *empty, *otherwise, *device;
+    PyObject *dtypes, *layouts, *launches, *fillers, *stream, *empty, *otherwise, *device;
     if (kwargs && PyDict_GET_SIZE(kwargs)) return PyErr_Format(PyExc_TypeError, "a GuardedCall takes no keywords");
-    if (!PyArg_ParseTuple(args, "O!O!O!O!O!OOO", &PyTuple_Type, &dtypes, &PyTuple_Type, &layouts, &PyTuple_Type, &steps,
-                          &PyLong_Type, &device, &PyList_Type, &fillers, &stream, &empty, &otherwise))
+    if (!PyArg_ParseTuple(args, "O!O!O!O!O!OOO", &PyTuple_Type, &dtypes, &PyTuple_Type, &layouts, launches_type,
+                          &launches, &PyLong_Type, &device, &PyList_Type, &fillers, &stream, &empty, &otherwise))
         return NULL;
-    if (!all_of(layouts, 3) || !all_of(steps, 2) || !PyTuple_GET_SIZE(steps))
-        return PyErr_Format(PyExc_ValueError, "a GuardedCall takes layouts, tuples of three, and steps, tuples of two");
-    if (PyTuple_GET_SIZE(dtypes) + PyTuple_GET_SIZE(layouts) > MOST)
-        return PyErr_Format(PyExc_ValueError, "a GuardedCall takes at most %d tensors", MOST);
+    if (!all_of(layouts, 3)) return PyErr_Format(PyExc_ValueError, "a GuardedCall takes layouts, tuples of three");
+    if (PyTuple_GET_SIZE(dtypes) + PyTuple_GET_SIZE(layouts) != ((Launches *)launches)->tensors)
+        return PyErr_Format(PyExc_ValueError, "a GuardedCall has as many tensors as its launches");
     long number = PyLong_AsLong(device);
     if (PyErr_Occurred()) return NULL;
     GuardedCall *self = (GuardedCall *)type->tp_alloc(type, 0);
@@ -163,11 +116,10 @@ static PyObject *call_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) 
     self->vectorcall = call;
     self->inputs = PyTuple_GET_SIZE(dtypes), self->fresh = PyTuple_GET_SIZE(layouts), self->device_number = number;
     self->kept = Py_NewRef(args);
+    self->launches = (Launches *)launches;
     self->dtypes = dtypes, self->layouts = layouts, self->fillers = fillers, self->device = device;
     self->stream = stream, self->empty = empty, self->otherwise = otherwise;
-    if (set_steps(self, steps) == 0) return (PyObject *)self;
-    Py_DECREF(self);
-    return NULL;
+    return (PyObject *)self;
 }
 
 static int call_traverse(GuardedCall *self, visitproc visit, void *arg) {
@@ -185,8 +137,6 @@ static int call_clear(GuardedCall *self) {
 static void call_dealloc(GuardedCall *self) {
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
-    for (Py_ssize_t at = 0; at < self->count; at++) PyMem_Free(self->steps[at].numbers);
-    PyMem_Free(self->steps);
     Py_XDECREF(self->kept);
     type->tp_free((PyObject *)self);
     Py_DECREF(type);
@@ -198,7 +148,7 @@ static PyMemberDef call_members[] = {
 };
 
 static PyType_Slot call_slots[] = {
-    {Py_tp_doc, "GuardedCall(dtypes, layouts, steps, device, fillers, stream, empty, otherwise)"},
+    {Py_tp_doc, "GuardedCall(dtypes, layouts, launches, device, fillers, stream, empty, otherwise)"},
     {Py_tp_new, call_new},
     {Py_tp_dealloc, call_dealloc},
     {Py_tp_traverse, call_traverse},

@@ -1,41 +1,8 @@
-/* Launches of compiled Triton kernels, less what Python takes for them; `native_launch.py` builds these files as one
-   and says why.
-
-   `Kernel` (here) is a compiled kernel with all arguments bound but the addresses of its tensors. `GuardedCall`
-   (guarded_call.c) is a function of tensors that checks them, allocates fresh ones, and launches kernels on all of these.
-   `ReplayedCall` (replayed_call.c) is one that copies its tensors to where a CUDA graph reads them, and replays it. None
-   knows torch: tensors are asked for `data_ptr`, `dtype` and `get_device`, as Python code would ask them. */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <structmember.h>
-#include <string.h>
-
-typedef int (*launch_function)(void *function, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned threads_y,
-                               unsigned threads_z, unsigned shared, void *stream, void **arguments, void **extra);
-typedef int (*error_function)(int error, const char **text);
-typedef int (*retain_function)(void **context, int device);
-typedef int (*context_function)(void *context);
-
-enum { INVALID_CONTEXT = 201 };
-enum { MOST = 4096 }; /* arguments of a kernel, and tensors of a call: their addresses lie on the stack */
-
-typedef struct { /* functions of the driver */
-    launch_function launch;
-    error_function describe;
-    retain_function retain;
-    context_function set_current;
-} Driver;
-
-static PyObject *data_ptr, *dtype, *get_device, *acquire, *release; /* names */
-static PyTypeObject *kernel_type;
-
 /* ---- Kernel ---- */
 
 typedef struct {
     PyObject_HEAD
-    Driver driver;
+    Driver *driver;
     int device;
     void *function;
     int grid[3], threads, shared;
@@ -64,27 +31,23 @@ static void set_value(uint64_t *place, char kind, PyObject *value) {
 }
 
 static PyObject *kernel_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    unsigned long long launch, describe, retain, set_current, function;
+    PyObject *driver, *values;
+    unsigned long long function;
     int device, grid[3], threads, shared;
     Py_ssize_t tensors, length;
     const char *kinds;
-    PyObject *values;
     if (kwargs && PyDict_GET_SIZE(kwargs)) return PyErr_Format(PyExc_TypeError, "a Kernel takes no keywords");
-    if (!PyArg_ParseTuple(args, "(KKKK)iK(iii)iins#O!", &launch, &describe, &retain, &set_current, &device, &function,
-                          &grid[0], &grid[1], &grid[2], &threads, &shared, &tensors, &kinds, &length, &PyTuple_Type,
-                          &values))
+    if (!PyArg_ParseTuple(args, "O!iK(iii)iins#O!", driver_type, &driver, &device, &function, &grid[0], &grid[1],
+                          &grid[2], &threads, &shared, &tensors, &kinds, &length, &PyTuple_Type, &values))
         return NULL;
-    if (!launch || !describe || !retain || !set_current || !function || length != PyTuple_GET_SIZE(values))
-        return PyErr_Format(PyExc_ValueError, "a Kernel takes four addresses, and a kind for each value");
+    if (!function || length != PyTuple_GET_SIZE(values))
+        return PyErr_Format(PyExc_ValueError, "a Kernel takes a function, and a kind for each value");
     if (grid[0] < 1 || grid[1] < 1 || grid[2] < 1) return PyErr_Format(PyExc_ValueError, "a grid has a size below 1");
     if (tensors < 0 || tensors > MOST || length > MOST)
         return PyErr_Format(PyExc_ValueError, "a Kernel takes at most %d tensors, and as many values", MOST);
     Kernel *self = (Kernel *)type->tp_alloc(type, 0);
     if (!self) return NULL;
-    self->driver.launch = (launch_function)(uintptr_t)launch;
-    self->driver.describe = (error_function)(uintptr_t)describe;
-    self->driver.retain = (retain_function)(uintptr_t)retain;
-    self->driver.set_current = (context_function)(uintptr_t)set_current;
+    self->driver = (Driver *)Py_NewRef(driver);
     self->device = device;
     self->function = (void *)(uintptr_t)function;
     memcpy(self->grid, grid, sizeof grid);
@@ -101,38 +64,23 @@ static PyObject *kernel_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 static void kernel_dealloc(Kernel *self) {
     PyTypeObject *type = Py_TYPE(self);
     PyMem_Free(self->values);
+    Py_XDECREF(self->driver);
     type->tp_free((PyObject *)self);
     Py_DECREF(type);
 }
 
-static int launch_once(Kernel *self, void **arguments, void *stream) {
-    return self->driver.launch(self->function, self->grid[0], self->grid[1], self->grid[2], self->threads, 1, 1,
-                               self->shared, stream, arguments, NULL);
-}
-
-/* A thread that has asked CUDA for nothing yet has no context: it gets the device's. */
-static int set_context(Kernel *self) {
-    void *context = NULL;
-    int error = self->driver.retain(&context, self->device);
-    return error ? error : self->driver.set_current(context);
-}
-
-/* -1, and an error that says what the driver says. */
-static int failed(Driver *driver, int error, const char *where) {
-    const char *text = NULL;
-    driver->describe(error, &text);
-    PyErr_Format(PyExc_RuntimeError, "CUDA driver error %d at %s: %s", error, where, text ? text : "unknown");
-    return -1;
-}
-
-/* Launch on tensors at addresses[numbers[0]], addresses[numbers[1]], ...; -1 and an error if the driver refuses. */
-static int start(Kernel *self, uint64_t *addresses, const Py_ssize_t *numbers, void *stream) {
-    void *arguments[self->tensors + self->others + 1];
+/* The places of all arguments, for tensors at addresses[numbers[0]], addresses[numbers[1]], ... */
+static void place(Kernel *self, uint64_t *addresses, const Py_ssize_t *numbers, void **arguments) {
     for (Py_ssize_t n = 0; n < self->tensors; n++) arguments[n] = &addresses[numbers ? numbers[n] : n];
     for (Py_ssize_t n = 0; n < self->others; n++) arguments[self->tensors + n] = &self->values[n];
-    int error = launch_once(self, arguments, stream);
-    if (error == INVALID_CONTEXT && !(error = set_context(self))) error = launch_once(self, arguments, stream);
-    return error ? failed(&self->driver, error, "a launch") : 0;
+}
+
+/* Launch on such tensors; an error of the driver's. */
+static int start(Kernel *self, uint64_t *addresses, const Py_ssize_t *numbers, void *stream) {
+    void *arguments[self->tensors + self->others + 1];
+    place(self, addresses, numbers, arguments);
+    return self->driver->launch(self->function, self->grid[0], self->grid[1], self->grid[2], self->threads, 1, 1,
+                                self->shared, stream, arguments, NULL);
 }
 
 static PyObject *kernel_launch(Kernel *self, PyObject *args) {
@@ -147,7 +95,8 @@ static PyObject *kernel_launch(Kernel *self, PyObject *args) {
         addresses[n] = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(given, n));
         if (PyErr_Occurred()) return NULL;
     }
-    if (start(self, addresses, NULL, (void *)(uintptr_t)stream) < 0) return NULL;
+    int error = start(self, addresses, NULL, (void *)(uintptr_t)stream);
+    if (error && failed(self->driver, error, "a launch")) return NULL;
     Py_RETURN_NONE;
 }
 
@@ -158,7 +107,7 @@ static PyMethodDef kernel_methods[] = {
 };
 
 static PyType_Slot kernel_slots[] = {
-    {Py_tp_doc, "Kernel(driver's functions, device, function, (x, y, z), threads, shared, tensors, kinds, values)"},
+    {Py_tp_doc, "Kernel(driver, device, function, (x, y, z), threads, shared, tensors, kinds, values)"},
     {Py_tp_new, kernel_new},
     {Py_tp_dealloc, kernel_dealloc},
     {Py_tp_methods, kernel_methods},

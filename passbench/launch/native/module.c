@@ -8,16 +8,16 @@ PyMODINIT_FUNC PyInit_passnet_launch(void) {
     data_ptr = PyUnicode_InternFromString("data_ptr");
     dtype = PyUnicode_InternFromString("dtype");
     get_device = PyUnicode_InternFromString("get_device");
-    acquire = PyUnicode_InternFromString("acquire");
-    release = PyUnicode_InternFromString("release");
-    kernel_type = (PyTypeObject *)PyType_FromSpec(&kernel_spec);
-    PyTypeObject *call_type = (PyTypeObject *)PyType_FromSpec(&call_spec);
-    PyTypeObject *replayed_type = (PyTypeObject *)PyType_FromSpec(&replayed_spec);
-    int good = data_ptr && dtype && get_device && acquire && release && kernel_type && call_type && replayed_type &&
-               PyModule_AddType(module, kernel_type) == 0 && PyModule_AddType(module, call_type) == 0 &&
-               PyModule_AddType(module, replayed_type) == 0;
-    Py_XDECREF(call_type);
-    Py_XDECREF(replayed_type);
+    PyTypeObject *types[] = {
+        driver_type = (PyTypeObject *)PyType_FromSpec(&driver_spec),
+        kernel_type = (PyTypeObject *)PyType_FromSpec(&kernel_spec),
+        launches_type = (PyTypeObject *)PyType_FromSpec(&launches_spec),
+        (PyTypeObject *)PyType_FromSpec(&call_spec),
+        (PyTypeObject *)PyType_FromSpec(&replayed_spec),
+    };
+    int good = data_ptr && dtype && get_device;
+    for (size_t n = 0; n < sizeof types / sizeof *types; n++)
+        good = good && types[n] && PyModule_AddType(module, types[n]) == 0;
     if (good) return module;
     Py_DECREF(module);
     return NULL;

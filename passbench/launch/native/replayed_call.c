@@ -1,23 +1,15 @@
 /* ---- ReplayedCall ---- */
 
-typedef int (*graph_function)(void *graph, void *stream);
-
-typedef struct {
-    Kernel *kernel;
-    Py_ssize_t *numbers; /* its tensors by number: inputs, then fresh ones, then those at `places` */
-} CopyStep;
-
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    Py_ssize_t inputs, fresh, fixed, count;
-    CopyStep *steps;
-    uint64_t *places;
-    graph_function launch;
-    void *graph, *stream;
+    Py_ssize_t inputs, fresh, fixed;
+    uint64_t *places; /* of the tensors behind the fresh ones */
+    void *stream;
     int single; /* it returns the one fresh tensor, not a tuple of it */
     PyObject *kept; /* the arguments that it was made of, which hold all that follows, and the graph by its owner */
-    PyObject *same, *conditions, *layouts, *empty, *lock, *otherwise;
+    Launches *launches;
+    PyObject *same, *conditions, *layouts, *empty, *otherwise;
 } ReplayedCall;
 
 /* 1 if every condition, a function with its arguments, says what it should; -1 and an error if one raises. */
@@ -64,27 +56,6 @@ static PyObject *results_of(ReplayedCall *self, PyObject *const *inputs, uint64_
     return results;
 }
 
-/* Copy in and replay: 1, or 0 if another thread is about to, or -1 and an error. Nobody copies in between. */
-static int copy_and_replay(ReplayedCall *self, uint64_t *addresses) {
-    PyObject *held = PyObject_CallMethodOneArg(self->lock, acquire, Py_False);
-    if (!held) return -1;
-    int good = held == Py_True;
-    Py_DECREF(held);
-    if (!good) return 0;
-    for (Py_ssize_t at = 0; good > 0 && at < self->count; at++)
-        if (start(self->steps[at].kernel, addresses, self->steps[at].numbers, self->stream) < 0) good = -1;
-    if (good > 0) {
-        Driver *driver = &self->steps[0].kernel->driver;
-        int error = self->launch(self->graph, self->stream);
-        if (error) good = failed(driver, error, "a replay");
-    }
-    PyObject *kind, *value, *trace;
-    PyErr_Fetch(&kind, &value, &trace);
-    Py_XDECREF(PyObject_CallMethodNoArgs(self->lock, release));
-    PyErr_Restore(kind, value, trace);
-    return good;
-}
-
 static PyObject *replayed(PyObject *callable, PyObject *const *inputs, size_t flags, PyObject *names) {
     ReplayedCall *self = (ReplayedCall *)callable;
     if (!self->kept) return PyErr_Format(PyExc_RuntimeError, "a ReplayedCall was called while it was deleted");
@@ -94,29 +65,14 @@ static PyObject *replayed(PyObject *callable, PyObject *const *inputs, size_t fl
     if (good < 0) return NULL;
     uint64_t addresses[self->inputs + self->fresh + self->fixed + 1];
     PyObject *results = good ? results_of(self, inputs, addresses) : NULL;
-    if (results) good = copy_and_replay(self, addresses);
-    if (PyErr_Occurred() || !results || !good) {
-        Py_XDECREF(results);
+    if (results && launch_all(self->launches, addresses, self->stream) < 0) Py_CLEAR(results);
+    if (!results) {
         return PyErr_Occurred() ? NULL : PyObject_Vectorcall(self->otherwise, inputs, flags, names);
     }
     if (!self->single) return results;
     PyObject *one = Py_NewRef(PyTuple_GET_ITEM(results, 0));
     Py_DECREF(results);
     return one;
-}
-
-static int set_copies(ReplayedCall *self, PyObject *steps) {
-    Py_ssize_t count = PyTuple_GET_SIZE(steps), most = self->inputs + self->fresh + self->fixed;
-    self->steps = PyMem_Calloc(count + 1, sizeof(CopyStep));
-    if (!self->steps) return PyErr_NoMemory(), -1;
-    for (; self->count < count; self->count++) {
-        PyObject *kernel, *numbers, *step = PyTuple_GET_ITEM(steps, self->count);
-        if (!PyArg_ParseTuple(step, "O!O!", kernel_type, &kernel, &PyTuple_Type, &numbers)) return -1;
-        self->steps[self->count].kernel = (Kernel *)kernel;
-        self->steps[self->count].numbers = numbers_of(numbers, (Kernel *)kernel, most);
-        if (!self->steps[self->count].numbers) return -1;
-    }
-    return 0;
 }
 
 static int set_places(ReplayedCall *self, PyObject *places) {
@@ -130,31 +86,30 @@ static int set_places(ReplayedCall *self, PyObject *places) {
 }
 
 static PyObject *replayed_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    PyObject *same, *conditions, *layouts, *places, *steps, *empty, *lock, *owner, *otherwise;
-    unsigned long long launch, graph, stream;
+    PyObject *same, *conditions, *layouts, *places, *launches, *empty, *owner, *otherwise;
+    unsigned long long stream;
     Py_ssize_t inputs;
     int single;
     if (kwargs && PyDict_GET_SIZE(kwargs)) return PyErr_Format(PyExc_TypeError, "a ReplayedCall takes no keywords");
-    if (!PyArg_ParseTuple(args, "nOO!O!pO!O!(KKK)OOOO", &inputs, &same, &PyTuple_Type, &conditions, &PyTuple_Type,
-                          &layouts, &single, &PyTuple_Type, &places, &PyTuple_Type, &steps, &launch, &graph, &stream,
-                          &empty, &lock, &owner, &otherwise))
+    if (!PyArg_ParseTuple(args, "nOO!O!pO!O!KOOO", &inputs, &same, &PyTuple_Type, &conditions, &PyTuple_Type, &layouts,
+                          &single, &PyTuple_Type, &places, launches_type, &launches, &stream, &empty, &owner,
+                          &otherwise))
         return NULL;
-    if (!all_of(conditions, 3) || !all_of(layouts, 3) || !all_of(steps, 2) || !PyTuple_GET_SIZE(steps))
-        return PyErr_Format(PyExc_ValueError, "a ReplayedCall takes conditions and layouts, tuples of three, and steps");
-    if (!launch || !graph || inputs < 0 || inputs + PyTuple_GET_SIZE(layouts) + PyTuple_GET_SIZE(places) > MOST)
-        return PyErr_Format(PyExc_ValueError, "a ReplayedCall takes a graph, and at most %d tensors", MOST);
+    if (!all_of(conditions, 3) || !all_of(layouts, 3))
+        return PyErr_Format(PyExc_ValueError, "a ReplayedCall takes conditions and layouts, tuples of three");
+    if (inputs < 0 || inputs + PyTuple_GET_SIZE(layouts) + PyTuple_GET_SIZE(places) != ((Launches *)launches)->tensors)
+        return PyErr_Format(PyExc_ValueError, "a ReplayedCall has as many tensors as its launches");
     if (single && PyTuple_GET_SIZE(layouts) != 1)
         return PyErr_Format(PyExc_ValueError, "a ReplayedCall of a single result has one layout");
     ReplayedCall *self = (ReplayedCall *)type->tp_alloc(type, 0);
     if (!self) return NULL;
     self->vectorcall = replayed;
     self->inputs = inputs, self->fresh = PyTuple_GET_SIZE(layouts), self->fixed = PyTuple_GET_SIZE(places);
-    self->launch = (graph_function)(uintptr_t)launch;
-    self->graph = (void *)(uintptr_t)graph, self->stream = (void *)(uintptr_t)stream, self->single = single;
+    self->stream = (void *)(uintptr_t)stream, self->single = single, self->launches = (Launches *)launches;
     self->kept = Py_NewRef(args);
     self->same = same, self->conditions = conditions, self->layouts = layouts;
-    self->empty = empty, self->lock = lock, self->otherwise = otherwise;
-    if (set_places(self, places) == 0 && set_copies(self, steps) == 0) return (PyObject *)self;
+    self->empty = empty, self->otherwise = otherwise;
+    if (set_places(self, places) == 0) return (PyObject *)self;
     Py_DECREF(self);
     return NULL;
 }
@@ -173,8 +128,6 @@ static int replayed_clear(ReplayedCall *self) {
 static void replayed_dealloc(ReplayedCall *self) {
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
-    for (Py_ssize_t at = 0; at < self->count; at++) PyMem_Free(self->steps[at].numbers);
-    PyMem_Free(self->steps);
     PyMem_Free(self->places);
     Py_XDECREF(self->kept);
     type->tp_free((PyObject *)self);
@@ -187,8 +140,7 @@ static PyMemberDef replayed_members[] = {
 };
 
 static PyType_Slot replayed_slots[] = {
-    {Py_tp_doc, "ReplayedCall(inputs, same, conditions, layouts, single, places, steps, (launch, graph, stream), empty,"
-                " lock, owner, otherwise)"},
+    {Py_tp_doc, "ReplayedCall(inputs, same, conditions, layouts, single, places, launches, stream, empty, owner, otherwise)"},
     {Py_tp_new, replayed_new},
     {Py_tp_dealloc, replayed_dealloc},
     {Py_tp_traverse, replayed_traverse},

@@ -1,0 +1,98 @@
+/* Launches of compiled Triton kernels, less what Python takes for them; `native_launch.py` builds these files as one
+   and says why.
+
+   `Driver` (here) has the functions of CUDA's driver. `Kernel` (kernel.c) is a compiled kernel with all arguments bound but
+   the addresses of its tensors. `Launches` (launches.c) are launches of kernels one after another. `GuardedCall`
+   (guarded_call.c) is a function of tensors that checks them, allocates fresh ones, and launches kernels on all of these.
+   `ReplayedCall` (replayed_call.c) is one that copies its tensors to where a CUDA graph reads them, and replays it. None
+   knows torch: tensors are asked for `data_ptr`, `dtype` and `get_device`, as Python code would ask them. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <structmember.h>
+#include <string.h>
+
+enum { INVALID_CONTEXT = 201 };
+enum { MOST = 4096 }; /* arguments of a kernel, and tensors of a call: their addresses lie on the stack */
+
+static PyObject *data_ptr, *dtype, *get_device; /* names */
+static PyTypeObject *driver_type, *kernel_type, *launches_type;
+
+/* ---- Driver ---- */
+
+typedef struct { /* CUDA_KERNEL_NODE_PARAMS_v2 */
+    void *function;
+    unsigned grid[3], threads[3], shared;
+    void **arguments, **extra;
+    void *kernel, *context;
+} NodeParameters;
+
+typedef struct {
+    PyObject_HEAD
+    int (*launch)(void *function, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned threads_y,
+                  unsigned threads_z, unsigned shared, void *stream, void **arguments, void **extra);
+    int (*describe)(int error, const char **text);
+    int (*retain)(void **context, int device);
+    int (*set_current)(void *context);
+    int (*is_capturing)(void *stream, int *status);
+    int (*create_graph)(void **graph, unsigned flags);
+    int (*add_node)(void **node, void *graph, void *const *behind, size_t count, const NodeParameters *parameters);
+    int (*instantiate)(void **exec, void *graph, unsigned long long flags);
+    int (*set_parameters)(void *exec, void *node, const NodeParameters *parameters);
+    int (*launch_graph)(void *exec, void *stream);
+    int (*destroy_graph)(void *graph);
+    int (*destroy_exec)(void *exec);
+} Driver;
+
+static PyObject *driver_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    if (kwargs && PyDict_GET_SIZE(kwargs)) return PyErr_Format(PyExc_TypeError, "a Driver takes no keywords");
+    Driver *self = (Driver *)type->tp_alloc(type, 0);
+    if (!self) return NULL;
+    void **places[] = {(void **)&self->launch,         (void **)&self->describe,     (void **)&self->retain,
+                       (void **)&self->set_current,    (void **)&self->is_capturing, (void **)&self->create_graph,
+                       (void **)&self->add_node,       (void **)&self->instantiate,  (void **)&self->set_parameters,
+                       (void **)&self->launch_graph,   (void **)&self->destroy_graph, (void **)&self->destroy_exec};
+    Py_ssize_t count = sizeof places / sizeof *places;
+    if (PyTuple_GET_SIZE(args) != count)
+        PyErr_Format(PyExc_ValueError, "a Driver takes the addresses of %zd functions", count);
+    for (Py_ssize_t n = 0; n < count && !PyErr_Occurred(); n++) {
+        *places[n] = PyLong_AsVoidPtr(PyTuple_GET_ITEM(args, n));
+        if (!*places[n] && !PyErr_Occurred()) PyErr_Format(PyExc_ValueError, "function %zd has no address", n);
+    }
+    if (!PyErr_Occurred()) return (PyObject *)self;
+    Py_DECREF(self);
+    return NULL;
+}
+
+static void driver_dealloc(Driver *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    type->tp_free((PyObject *)self);
+    Py_DECREF(type);
+}
+
+/* -1, and an error that says what the driver says. */
+static int failed(Driver *driver, int error, const char *where) {
+    const char *text = NULL;
+    driver->describe(error, &text);
+    PyErr_Format(PyExc_RuntimeError, "CUDA driver error %d at %s: %s", error, where, text ? text : "unknown");
+    return -1;
+}
+
+/* A thread that has asked CUDA for nothing yet has no context: it gets the device's. */
+static int set_context(Driver *driver, int device) {
+    void *context = NULL;
+    int error = driver->retain(&context, device);
+    return error ? error : driver->set_current(context);
+}
+
+static PyType_Slot driver_slots[] = {
+    {Py_tp_doc, "Driver(addresses of the functions of CUDA's driver that `native_launch.py` names, in its order)"},
+    {Py_tp_new, driver_new},
+    {Py_tp_dealloc, driver_dealloc},
+    {0},
+};
+
+static PyType_Spec driver_spec = {
+    "passnet_launch.Driver", sizeof(Driver), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE, driver_slots,
+};
