@@ -42,7 +42,8 @@ class Run:
 @dataclass
 class CudaDriver:
     """`kinds` has a letter for each argument of a function. `errors` are answers of the next launches, the last first;
-    `refused` names functions that fail; `capturing` is what streams say. `runs`, `calls`: what was run, and asked for."""
+    `refused` names functions that fail; `capturing` is what streams say; `runs` are the kernels that ran, `calls` the
+    functions that were called."""
 
     kinds: Mapping[int, str]
     errors: list[int] = field(default_factory=list)
