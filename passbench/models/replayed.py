@@ -1,6 +1,6 @@
 """A function of tensors as one CUDA graph: its inputs copied in, one launch, its outputs copied out.
 
-Where all of them are flat and small, one launch copies the inputs, and the graph's last one the outputs
+Where all of them are flat and small, kernels of the graph copy them, first the inputs and last the outputs
 (`passbench.launch.graph_copies`). Else torch copies them one by one.
 """
 
@@ -56,6 +56,8 @@ class ReplayedGraph:
                 own.copy_(x)
             stream = torch.cuda.Stream()
             stream.wait_stream(torch.cuda.current_stream())
+            random = torch.cuda.default_generators[self.device.index]
+            begin = random.get_offset()
             with torch.cuda.stream(stream):
                 for _ in range(WARM_UPS):
                     warm = list(function(*self._own))
@@ -63,15 +65,21 @@ class ReplayedGraph:
                     function(*self._own)
             torch.cuda.current_stream().wait_stream(stream)
             torch.cuda.synchronize()
-            self._copies = GraphCopies(self._own, warm) if _carried(self._own, warm) else None
+            draws = random.get_offset() != begin  # random numbers, for which torch prepares each replay
+            self._copies = GraphCopies(self._own, warm) if _carried(self._own, warm) and not draws else None
             del warm
-            graph = torch.cuda.CUDAGraph()
+            graph = torch.cuda.CUDAGraph(keep_graph=True)
             with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+                if self._copies is not None:
+                    self._copies.record_in(stream.cuda_stream)
                 outputs = list(function(*self._own))
                 if self._copies is not None:
                     if not _carried(self._own, outputs):
                         raise ValueError("its outputs lie otherwise in the capture than before")
-                    self._copies.record(outputs, stream.cuda_stream)
+                    self._copies.record_out(outputs, stream.cuda_stream)
+            graph.instantiate()
+            if self._copies is not None:
+                self._copies.replayable(graph.raw_cuda_graph_exec())
         self._graph = graph
         self._outputs = outputs
         self._function = function  # its weights and workspaces must live as long as the graph
@@ -97,9 +105,7 @@ class ReplayedGraph:
         if torch.cuda.current_device() != self.device.index:
             with torch.cuda.device(self.device):
                 return self._carry(moving, stream)
-        fresh = self._copies.carry_in(moving, stream)
-        self._graph.replay()
-        return fresh
+        return self._copies.replay(moving, stream)
 
 
 def captured_in(
@@ -116,8 +122,8 @@ def captured_in(
 
 
 def _carried(own: Sequence[torch.Tensor], outputs: Sequence[object]) -> bool:
-    """Whether one launch can copy all inputs, one all outputs: each flat, on the current device, in memory of its own,
-    small together."""
+    """Whether kernels of the graph can copy all inputs and outputs: each flat, on the current device, in memory of its
+    own, small together."""
     if not (can_copy() and all(is_flat_result(x) for x in (*own, *outputs))):
         return False
     places = [x.untyped_storage().data_ptr() for x in outputs if x.numel()]
