@@ -1,4 +1,4 @@
-"""A compiled Triton kernel with all arguments bound but its tensors' addresses, as `native_launch.c` launches it."""
+"""A compiled Triton kernel with all arguments bound but its tensors' addresses, as `native/kernel.c` launches it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ ALIGNMENT = 16
 """Bytes; Triton compiles one kernel for pointers that are multiples of it, and others for all else."""
 
 _KINDS = {"u1": "B", "i32": "i", "i64": "l", "u64": "K", "fp32": "f", "fp64": "d"}
-"""Triton's types of numbers, and what `native_launch.c` calls them."""
+"""Triton's types of numbers, and what `native/kernel.c` calls them."""
 _WARP = 32
 """Threads."""
 

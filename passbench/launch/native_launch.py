@@ -23,6 +23,7 @@ DRIVER_FUNCTIONS = (
     "cuGetErrorString",
     "cuDevicePrimaryCtxRetain",
     "cuCtxSetCurrent",
+    "cuCtxGetDevice",
     "cuStreamIsCapturing",
     "cuGraphCreate",
     "cuGraphAddKernelNode_v2",

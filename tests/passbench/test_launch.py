@@ -31,7 +31,7 @@ from passbench.launch import Launch, LaunchPlan, bound_kernel, guarded_call
 from tests.support.cuda_driver import CudaDriver
 
 triton_runs, found, names, kinds = [], {}, {}, []
-cuda = CudaDriver({})
+cuda = CudaDriver({}, device=-1)
 
 
 class Utils:
@@ -154,11 +154,12 @@ for name, wrong in (("no tensors", (1.0, 2.0)), ("too few", (x,))):
             found.setdefault(name, []).append(type(error).__name__)
 spare = LaunchPlan(3, layout, (first, (0, 3)))
 spare(x, out, y)
-for each in (spare, spare.by_launches):
-    try:
-        each(x, out, 1.0)
-    except AttributeError as error:
-        found.setdefault("spare", []).append(str(error))
+for wrong in (1.0, x.untyped_storage()):
+    for each in (spare, spare.by_launches):
+        try:
+            each(x, out, wrong)
+        except AttributeError as error:
+            found.setdefault("spare", []).append(str(error))
 try:
     LaunchPlan(1, *[layout] * 4096, (first, (0, 1)))(x)
 except ValueError as error:
@@ -251,7 +252,8 @@ def test_what_is_no_tensor_is_an_error(found):
 
 def test_it_is_one_also_where_no_launch_has_it(found):
     """A plan goes launch by launch in observed calls, and a pass must not tell them from others by the error."""
-    assert found["spare"] == ["'float' object has no attribute 'data_ptr'"] * 2
+    number, storage = "'float' object has no attribute 'data_ptr'", found["spare"][2]
+    assert found["spare"] == [number, number, storage, storage] and "no attribute 'dtype'" in storage
 
 
 def test_a_plan_has_few_enough_tensors_for_a_stack(found):

@@ -16,7 +16,7 @@ def cuda():
         native()
     except (RuntimeError, subprocess.CalledProcessError) as error:
         pytest.skip(f"launches in C need gcc and Python's headers: {error}")
-    return CudaDriver({KERNEL: "OOi", OTHER: "O"})
+    return CudaDriver({KERNEL: "OOi", OTHER: "O"}, device=3)
 
 
 def made(cuda, *, own=True):
@@ -71,6 +71,16 @@ def test_a_thread_without_a_context_gets_the_devices(cuda):
         launches, cuda.errors, cuda.contexts = made(cuda, own=own), [201], []
         launches.run((16, 32, 48), 7)
         assert cuda.contexts == [4714] and [r.arguments for r in cuda.runs[-2:]] == [[16, 32, 42], [48]]
+    launches, cuda.device = made(cuda), None
+    launches.run((16, 32, 48), 7)
+    assert cuda.device == 3 and cuda.runs[-1].graph, "the graph is made when there is a context"
+
+
+def test_a_graph_is_launched_on_its_own_device_alone(cuda):
+    launches = made(cuda)
+    for cuda.device in (3, 0, 3):
+        launches.run((16, 32, 48), 0)
+    assert [bool(r.graph) for r in cuda.runs] == [True, True, False, False, True, True]
 
 
 def test_a_node_that_was_refused_is_set_again(cuda):
@@ -99,6 +109,7 @@ def test_what_they_are_not_made_of(cuda):
         (1, ((None, (0,)),), False),
         (1, (step,), True, 6000, (10,)),
         (1, (step,), False, 6000),
+        (1, (step,), False, 0, (10,)),
         (1, (step,), False, 6000, ()),
         (1, (step,), False, 6000, ("node",)),
     ]:
@@ -110,6 +121,11 @@ def test_what_they_are_not_made_of(cuda):
 
 
 def test_a_driver_has_all_its_functions():
-    for wrong in [(), (1,) * (len(DRIVER_FUNCTIONS) - 1), (0, *(1,) * (len(DRIVER_FUNCTIONS) - 1)), ("x",) * 12]:
+    for wrong in [
+        (),
+        (1,) * (len(DRIVER_FUNCTIONS) - 1),
+        (0, *(1,) * (len(DRIVER_FUNCTIONS) - 1)),
+        ("x",) * len(DRIVER_FUNCTIONS),
+    ]:
         with pytest.raises((TypeError, ValueError)):
             native().Driver(*wrong)

@@ -42,18 +42,20 @@ class Run:
 @dataclass
 class CudaDriver:
     """`kinds` has a letter for each argument of a function. `errors` are answers of the next launches, the last first;
-    `refused` names functions that fail; `capturing` is what streams say; `runs` are the kernels that ran, `calls` the
-    functions that were called."""
+    `refused` names functions that fail; `capturing` is what streams say; `device` is the current one, None in a thread
+    without a context; `runs` are the kernels that ran, `calls` the functions that were called."""
 
     kinds: Mapping[int, str]
     errors: list[int] = field(default_factory=list)
     refused: set[str] = field(default_factory=set)
     capturing: int = 0
+    device: int | None = 0
     runs: list[Run] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
     contexts: list[int] = field(default_factory=list)
     graphs: dict[int, list[int]] = field(default_factory=dict)
     nodes: dict[int, tuple] = field(default_factory=dict)
+    _kept: list[Any] = field(default_factory=list)
 
     def functions(self) -> Any:
         """The driver as `passbench.launch.native_launch.driver` gives it; this object must live as long."""
@@ -62,6 +64,7 @@ class CudaDriver:
             ("describe", (_int, ctypes.POINTER(ctypes.c_char_p))),
             ("retain", (_pointers, _int)),
             ("set_current", (_pointer,)),
+            ("current_device", (ctypes.POINTER(_int),)),
             ("is_capturing", (_pointer, ctypes.POINTER(_int))),
             ("create_graph", (_pointers, _unsigned)),
             ("add_node", (_pointers, _pointer, _pointers, _size, ctypes.POINTER(_Parameters))),
@@ -71,15 +74,19 @@ class CudaDriver:
             ("destroy_graph", (_pointer,)),
             ("destroy_exec", (_pointer,)),
         )
-        self._kept = [ctypes.CFUNCTYPE(_int, *types)(self._noted(name)) for name, types in prototypes]
-        return native().Driver(*[ctypes.cast(each, _pointer).value for each in self._kept])
+        made = [ctypes.CFUNCTYPE(_int, *types)(self._noted(name)) for name, types in prototypes]
+        self._kept += made
+        return native().Driver(*[ctypes.cast(each, _pointer).value for each in made])
 
     def _noted(self, name: str) -> Any:
         function = getattr(self, f"_{name}")
 
         def noted(*given: Any) -> int:
             self.calls.append(name)
-            return 999 if name in self.refused else function(*given) or 0
+            try:
+                return 999 if name in self.refused else function(*given) or 0
+            except (AssertionError, LookupError):
+                return 1  # CUDA_ERROR_INVALID_VALUE; ctypes would go on with 0
 
         return noted
 
@@ -90,6 +97,8 @@ class CudaDriver:
         ]
 
     def _launch(self, function, x, y, z, threads, threads_y, threads_z, shared, stream, arguments, extra):
+        if self.device is None:
+            return 201
         if self.errors:
             return self.errors.pop()
         assert threads_y == threads_z == 1 and not extra
@@ -103,6 +112,12 @@ class CudaDriver:
 
     def _set_current(self, context):
         self.contexts.append(context)
+        self.device = context - 4711
+
+    def _current_device(self, device):
+        if self.device is None:
+            return 201
+        device[0] = self.device
 
     def _is_capturing(self, stream, status):
         status[0] = self.capturing

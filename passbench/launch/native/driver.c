@@ -35,6 +35,7 @@ typedef struct {
     int (*describe)(int error, const char **text);
     int (*retain)(void **context, int device);
     int (*set_current)(void *context);
+    int (*current_device)(int *device);
     int (*is_capturing)(void *stream, int *status);
     int (*create_graph)(void **graph, unsigned flags);
     int (*add_node)(void **node, void *graph, void *const *behind, size_t count, const NodeParameters *parameters);
@@ -49,10 +50,11 @@ static PyObject *driver_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     if (kwargs && PyDict_GET_SIZE(kwargs)) return PyErr_Format(PyExc_TypeError, "a Driver takes no keywords");
     Driver *self = (Driver *)type->tp_alloc(type, 0);
     if (!self) return NULL;
-    void **places[] = {(void **)&self->launch,         (void **)&self->describe,     (void **)&self->retain,
-                       (void **)&self->set_current,    (void **)&self->is_capturing, (void **)&self->create_graph,
-                       (void **)&self->add_node,       (void **)&self->instantiate,  (void **)&self->set_parameters,
-                       (void **)&self->launch_graph,   (void **)&self->destroy_graph, (void **)&self->destroy_exec};
+    void **places[] = {(void **)&self->launch,         (void **)&self->describe,       (void **)&self->retain,
+                       (void **)&self->set_current,    (void **)&self->current_device, (void **)&self->is_capturing,
+                       (void **)&self->create_graph,   (void **)&self->add_node,       (void **)&self->instantiate,
+                       (void **)&self->set_parameters, (void **)&self->launch_graph,   (void **)&self->destroy_graph,
+                       (void **)&self->destroy_exec};
     Py_ssize_t count = sizeof places / sizeof *places;
     if (PyTuple_GET_SIZE(args) != count)
         PyErr_Format(PyExc_ValueError, "a Driver takes the addresses of %zd functions", count);

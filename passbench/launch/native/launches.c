@@ -56,11 +56,15 @@ static int as_graph(Launches *self, uint64_t *addresses, void *stream) {
     return error ? error : self->driver->launch_graph(self->exec, stream);
 }
 
-/* A graph of the steps, one after another. Where the driver makes none, launches go one by one. */
+/* A graph of the steps, one after another. Where the driver makes none, launches go one by one from now on. */
 static void make_graph(Launches *self, uint64_t *addresses) {
     self->may_make = 0;
     void *last = NULL;
-    int error = self->driver->create_graph(&self->graph, 0);
+    if (self->driver->create_graph(&self->graph, 0)) {
+        self->graph = NULL;
+        return;
+    }
+    int error = 0;
     for (Py_ssize_t at = 0; !error && at < self->count; at++) {
         Step *step = &self->steps[at];
         void *arguments[step->kernel->tensors + step->kernel->others + 1];
@@ -72,15 +76,17 @@ static void make_graph(Launches *self, uint64_t *addresses) {
     if (error || self->driver->instantiate(&self->exec, self->graph, 0)) self->exec = NULL;
 }
 
-/* Whether what is launched on the stream now is recorded: a recording must hold the kernels, not the graph. */
-static int is_recorded(Launches *self, void *stream) {
-    int status = 0;
-    return self->driver->is_capturing(stream, &status) || status;
+/* Whether a graph may be launched on the stream now. What is recorded must be the kernels. Stream 0 is that of the current
+   device: there a graph of another device's kernels would not wait for the work before it. */
+static int takes_a_graph(Launches *self, void *stream) {
+    int recorded = 0, device = 0;
+    if (self->driver->is_capturing(stream, &recorded) || recorded) return 0;
+    return !self->driver->current_device(&device) && device == self->steps[0].kernel->device;
 }
 
 static int launch_once(Launches *self, uint64_t *addresses, void *stream) {
     if (self->exec && !self->graph) return as_graph(self, addresses, stream); /* another's, with more than these steps */
-    if ((self->exec || self->may_make) && !is_recorded(self, stream)) {
+    if ((self->exec || self->may_make) && takes_a_graph(self, stream)) {
         if (self->may_make) make_graph(self, addresses);
         if (self->exec) return as_graph(self, addresses, stream);
     }
@@ -146,13 +152,14 @@ static int set_steps(Launches *self, PyObject *steps) {
     return 0;
 }
 
-/* Another's graph, which has a node for each step. */
+/* Another's graph, which has a node for each step: without it the steps would be launched alone. */
 static int set_graph(Launches *self, PyObject *exec, PyObject *nodes) {
     if (PyTuple_GET_SIZE(nodes) != self->count)
         return PyErr_Format(PyExc_ValueError, "a graph has a node for each step"), -1;
     self->exec = PyLong_AsVoidPtr(exec);
     for (Py_ssize_t at = 0; at < self->count; at++)
         self->steps[at].node = PyLong_AsVoidPtr(PyTuple_GET_ITEM(nodes, at));
+    if (!self->exec && !PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "a graph has an address");
     return PyErr_Occurred() ? -1 : 0;
 }
 

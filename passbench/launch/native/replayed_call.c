@@ -97,7 +97,8 @@ static PyObject *replayed_new(PyTypeObject *type, PyObject *args, PyObject *kwar
         return NULL;
     if (!all_of(conditions, 3) || !all_of(layouts, 3))
         return PyErr_Format(PyExc_ValueError, "a ReplayedCall takes conditions and layouts, tuples of three");
-    if (inputs < 0 || inputs + PyTuple_GET_SIZE(layouts) + PyTuple_GET_SIZE(places) != ((Launches *)launches)->tensors)
+    if (inputs < 0 || inputs > MOST ||
+        inputs + PyTuple_GET_SIZE(layouts) + PyTuple_GET_SIZE(places) != ((Launches *)launches)->tensors)
         return PyErr_Format(PyExc_ValueError, "a ReplayedCall has as many tensors as its launches");
     if (single && PyTuple_GET_SIZE(layouts) != 1)
         return PyErr_Format(PyExc_ValueError, "a ReplayedCall of a single result has one layout");
