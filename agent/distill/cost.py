@@ -2,8 +2,8 @@
 
 At the sizes of this benchmark the host decides. What eager's calls cost it is rounded from a fit to
 benchmarks/agent/h200_distill (one H200, torch 2.11, triton 3.6: end-to-end medians of eager and of passes, 115 variants
-of 39 samples), and what a pass costs it from benchmarks/agent/h100_launch_cost (one H100, calls in a loop; an addition
-of eager took 7.3 us there). Between single calls, as PassBench times them, all of this takes up to twice as long. The
+of 39 samples), and what a pass costs it from benchmarks/agent/h100_graph_launches (calls in a loop, beside additions of
+eager, which count as 7 us). Between single calls, as PassBench times them, all of this takes up to twice as long. The
 device's figures are what moving the bytes takes; a kernel of few programs cannot draw the whole bandwidth, and one that
 goes over long rows in a loop waits for each turn of it. All of this ranks regions and says which cannot pay; where
 there is a GPU, measuring decides (`agent.distill.tuned`).
@@ -27,13 +27,15 @@ EAGER_SLOW = {"torch.nn.functional.batch_norm": 15.0, "torch._C._nn.pad": 12.5}
 """The same for ops that cost the host more than `EAGER_LAUNCH`."""
 EAGER_VIEW = 1.5
 """One op that runs nothing: a view, a tuple taken apart."""
-WRAPPER = 1.8
-"""One call of a pass's wrapper, without what it launches and allocates: choosing a plan and checking its inputs. On an
-H100 a wrapper with one launch took 6.8 us in all."""
-KERNEL = 3.5
-"""One launch of a `LaunchPlan`. That H100's driver took 3.5 us for it, and a plan 4.9 for each further launch with the
-tensor that it fills."""
-ALLOCATION = 1.5
+WRAPPER = 5.0
+"""One call of a pass's wrapper, without what it sets and allocates: choosing a plan, checking its inputs, and launching
+the plan's graph. That takes 2.7: where an addition of eager took 8.2 us, a plan of one launch took 5.6 and choosing it
+0.9. The rest is what a kernel in place of one eager kernel must save to be looked at: with less, every op of a graph
+would be a region, and what that brings nobody has measured."""
+KERNEL = 0.5
+"""One launch of a `LaunchPlan`, a node of its graph. A plan took 2.5 us for each further launch with the tensor that it
+fills, where an addition of eager took 10.8."""
+ALLOCATION = 1.3
 """One output or intermediate of a pass."""
 AS_MANY = 3.2
 """What each kernel of a pass must save the host, beside what it costs, where eager has no more launches than the pass.

@@ -8,12 +8,15 @@ from agent.distill.kernels.index_expressions import Unsupported
 from agent.distill.lowered_regions import Sketches
 from agent.distill.pattern_source import pattern_source
 from agent.distill.regions import Region, region_of
-from agent.distill.whole_graphs import WORTH, WholeGraph, steps, whole_graph
+from agent.distill.whole_graphs import WholeGraph, steps, whole_graph
 from agent.readable.module_source import ReadableModule, RegionSource, free_name, region_source, replaced_by
 from agent.readable.task_names import named_as_in_task
 from storage.graph.record import Graph, Op, Ref, map_refs, op_name
 from storage.graph.render import value_name
 from storage.records import Variant
+
+_FEWEST = 3
+"""With fewer launches library calls stay as the task has them: who reads a pass learns its kernels."""
 
 
 def whole_of(variants: Sequence[Variant], candidates: Sequence[Candidate]) -> WholeGraph | None:
@@ -47,7 +50,7 @@ def whole_module(
     inside = {op for region in regions.values() for op in region.ops}
     library = sum(count for op, count in enumerate(whole.known.launches) if op not in inside)
     launches = library + sum(source.launches for source in sources.values())
-    if launches < WORTH:
+    if launches < _FEWEST:
         return None
     try:
         lines = steps(whole, regions)

@@ -27,13 +27,16 @@ def guarded_call(
     steps: Sequence[Step],
     device: int,
     otherwise: Callable[..., Any],
+    *,
+    as_graph: bool = True,
 ) -> Callable[..., Any]:
     """A function of input tensors that launches `steps` on them and on `fresh` tensors, and returns the fresh ones:
-    None, the one, or a tuple. The inputs have the first numbers.
+    None, the one, or a tuple. The inputs have the first numbers. `as_graph`: the steps are one CUDA graph, whose nodes
+    get the tensors of each call, but where the stream is recorded; else they are launched one by one.
 
     It does so if the inputs are of these dtypes, on this device, aligned, and the device is the current one, and nobody
     wants fresh memory filled; else it returns what `otherwise` returns for them.
     """
-    launches = native().Launches(len(dtypes) + len(fresh), tuple(map(tuple, steps)), True)
+    launches = native().Launches(len(dtypes) + len(fresh), tuple(map(tuple, steps)), as_graph)
     given = tuple(dtypes), tuple(fresh), launches, device, fillers, driver.active.get_current_stream
     return native().GuardedCall(*given, empty_on_current_device, otherwise)

@@ -106,7 +106,7 @@ def test_kernels_add_the_biases_of_linears_where_any_rounding_will_do(tmp_path, 
     assert len(split_biases(one.graph, within=linears_within([one])).within) == 1
     task = _task(sample(one), Rounding.ANY)
     (pattern,) = task.gains()
-    assert "linear(" in pattern and task.gains()[pattern] < 10.0, "the addition itself saves eager nothing"
+    assert "linear(" in pattern and task.gains()[pattern] < 15.0, "the addition itself saves eager nothing"
     assert task.write([pattern], Style(), tmp_path / "pass").compiler == "pass"
     assert check_dir(tmp_path / "pass") == []
     source = (tmp_path / "pass" / "fuse_linear.py").read_text()
