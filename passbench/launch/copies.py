@@ -1,8 +1,8 @@
 """Copies of many tensors by one launch: those between a CUDA graph and its callers.
 
 Tensors have numbers, `SLOTS` to a launch. A launch gets their addresses, and reads from a table on the device where
-each is copied to. So a launch inside of a graph, recorded once, copies to other places in each replay: those that a
-launch before the replay has noted in its table.
+each is copied to. So a graph's last launch, recorded once, copies to other places in each replay: those that its first
+launch, which gets the addresses of that call's tensors, has noted in the table.
 """
 
 import functools

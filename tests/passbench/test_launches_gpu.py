@@ -1,8 +1,12 @@
-"""Graphs of plans on a GPU: streams, threads that record, destruction while they run, many of them, and fork."""
+"""Graphs of plans on a GPU: streams, threads that record, destruction while they run, many of them, the profiler, and
+fork."""
 
 import gc
 import os
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 import torch
@@ -21,6 +25,16 @@ CYCLES = 20_000_000
 def _twice_kernel(x, out, n, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out + at, tl.load(x + at, mask=at < n) * 2, mask=at < n)
+
+
+@triton.jit
+def _product_kernel(x, y, out, SIDE: tl.constexpr, DEPTH: tl.constexpr, STEP: tl.constexpr):
+    side, step = tl.arange(0, SIDE), tl.arange(0, STEP)
+    total = tl.zeros((SIDE, SIDE), tl.float32)
+    for first in range(0, DEPTH, STEP):
+        left = tl.load(x + side[:, None] * DEPTH + first + step[None, :])
+        total += tl.dot(left, tl.load(y + (first + step)[:, None] * SIDE + side[None, :]))
+    tl.store(out + side[:, None] * SIDE + side[None, :], total)
 
 
 def plan_of(n: int) -> LaunchPlan:
@@ -55,6 +69,16 @@ def test_a_plan_of_many_shapes():
     table = PlanTable({(torch.float32, (n,), (1,)): plan_of(n) for n in sizes})
     kept = [(x, plan_for(table, x)(x)[1]) for n in sizes * 4 for x in [numbers(n)]]
     assert all(torch.equal(got, x * 4) for x, got in kept)
+
+
+def test_a_kernel_of_more_shared_memory_than_every_kernel_may_have():
+    """More than 48 KiB: the function must be allowed it, in a graph too."""
+    product = Launch(_product_kernel, (1,), SIDE=128, DEPTH=512, STEP=64, num_warps=8, num_stages=3)
+    plan = LaunchPlan(2, ((128, 128), (128, 1), torch.float32), (product, (0, 1, 2)))
+    for _ in range(3):
+        x, y = (torch.randn(shape, device="cuda").half() for shape in ((128, 512), (512, 128)))
+        torch.testing.assert_close(plan(x, y), x.float() @ y.float(), atol=0.2, rtol=0.01)
+    assert product._Launch__bound
 
 
 @pytest.mark.parametrize("mode", ["global", "thread_local"])
@@ -124,6 +148,38 @@ def test_the_memory_of_300_plans():
     taken = before - torch.cuda.mem_get_info()[0]
     print(f"300 plans of two launches take {taken / 2**20:.1f} MiB")
     assert taken < 64 << 20
+
+
+PROFILED = """
+import torch
+from torch.autograd import DeviceType
+from passbench.child.profiled import profiled
+from tests.passbench.test_launches_gpu import numbers, plan_of
+
+plan, x = plan_of(1000), numbers(1000)
+for _ in range(3):
+    plan(x)
+for turn in range(4):
+    late, y = plan_of(2000 + turn), numbers(2000 + turn)
+    late(y)
+    with profiled() as profiler:
+        found, new = plan(x)[1], late(y)[1]
+        torch.cuda.synchronize()
+    names = [event.name for event in profiler.events() if event.device_type == DeviceType.CUDA]
+    assert sum("_twice_kernel" in name for name in names) == 4, (turn, names)
+    for _ in range(2):
+        assert torch.equal(found, x * 4) and torch.equal(new, y * 4)
+        found, new = plan(x)[1], late(y)[1]
+"""
+"""One plan has its graph before CUPTI is attached, one gets it then; both are called after CUPTI is detached."""
+
+
+def test_the_profiler_sees_the_kernels_of_a_plan_and_leaves():
+    """torch warns of crashes where graphs meet a CUPTI that was detached; a worker detaches it after each recording."""
+    root = Path(__file__).resolve().parents[2]
+    environment = {**os.environ, "TEARDOWN_CUPTI": "1"}
+    done = subprocess.run([sys.executable, "-c", PROFILED], cwd=root, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_random_numbers_are_others_in_each_replay():
