@@ -7,6 +7,7 @@ Host code may launch kernels, call operators that a graph can hold and that comp
 """
 
 import ast
+import io
 from functools import lru_cache
 from pathlib import Path
 
@@ -80,28 +81,34 @@ def _findings(
     if sum(map(len, files.modules.values())) > MAX_SOURCE:
         report.add("size", NAMES_FILE, 0, f"the sources have more than {MAX_SOURCE} characters; write shorter code")
         return report.sorted()
+    try:
+        _check_modules(_read(files, report), files.names, report)
+    except TooLong:
+        report.add("size", NAMES_FILE, 0, "the pass takes too many steps to follow; write shorter code")
+    except RecursionError:
+        report.add("syntax", NAMES_FILE, 0, "expressions are nested too deeply; write shorter ones")
+    return report.sorted()
+
+
+def _read(files: PassFiles, report: Report) -> dict[str, Module]:
+    """The modules of a pass. Lines end as Python has them end, with a line feed."""
     modules: dict[str, Module] = {}
-    siblings = frozenset(name for name in files.modules if not _is_library(name))
-    trees = {name: syntax_tree(name, text, report) for name, text in files.modules.items()}
+    texts = {name: io.StringIO(text, newline=None).read() for name, text in files.modules.items()}
+    siblings = frozenset(name for name in texts if not _is_library(name))
+    trees = {name: syntax_tree(name, text, report) for name, text in texts.items()}
     for tree in filter(None, trees.values()):
         write_lambdas_as_functions(tree, HANDED_TO_PASSBENCH)
-    if None not in trees.values() and any("partial" in text for text in files.modules.values()):
+    if None not in trees.values() and any("partial" in text for text in texts.values()):
         write_partials(trees)
     used = names_in_use(trees, files.names) if None not in trees.values() else None
-    for name, text in files.modules.items():
+    for name, text in texts.items():
         if _is_library(name):
             report.add("module_name", f"{name}.py", 1, f"{name} is the name of a library; rename the file")
         tree = trees[name]
         module = read_module(name, text, tree, siblings, report, used) if tree is not None else None
         if module is not None:
             modules[name] = module
-    try:
-        _check_modules(modules, files.names, report)
-    except TooLong:
-        report.add("size", NAMES_FILE, 0, "the pass takes too many steps to follow; write shorter code")
-    except RecursionError:
-        report.add("syntax", NAMES_FILE, 0, "expressions are nested too deeply; write shorter ones")
-    return report.sorted()
+    return modules
 
 
 def _is_library(name: str) -> bool:

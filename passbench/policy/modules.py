@@ -135,12 +135,11 @@ def read_module(
     name: str, text: str, tree: ast.Module, siblings: frozenset[str], report: Report, used: NamesInUse | None = None
 ) -> Module | None:
     """Collect the names of a module; checks imports wherever they are. None if an expression has too many attributes in
-    a row. `tree` is that of `text`, and is changed: what Python writes in several ways has the form that the policy
-    knows afterwards (`passbench.policy.forms`), and what does not run is left out. Each tree is read once.
+    a row. `tree` is that of `text`, and is changed, once: what Python writes in several ways has the form that the
+    policy knows afterwards (`passbench.policy.forms`), and what does not run is left out.
 
-    `used`: names in use in all modules of the pass; what functions of other names do is left out. A block under
-    `if __name__ == "__main__":` is left out, too: the module of a pass is imported, never run. A function
-    that calls Triton's language without `@triton.jit` counts as a kernel, with one finding that says so.
+    `used`: names in use in all modules of the pass; what functions of other names do is left out, and so is what runs
+    as a script alone. A function that calls Triton's language without `@triton.jit` is a kernel, with one finding.
     """
     decorators.inline_decorator_tables(tree)
     if _has_long_chain(tree):
@@ -164,6 +163,7 @@ def read_module(
     if "hash" not in bound:
         comparisons.write_hashes(tree)
     class_members.without_type_parameters(tree, module.dotted)
+    class_members.name_properties(tree, module.dotted, module.imports)
     module.torch_modules = class_members.plain_torch_modules(tree, module.dotted)
     class_members.lift_class_kernels(tree, lambda function: _is_kernel(module, function))
     class_members.write_lambdas_as_methods(tree)

@@ -42,6 +42,9 @@ results: `_lazy_clone` copies when its result is read, `_reshape_from_tensor` re
 _CALLING_BACK = frozenset(("torch.nn.functional.triplet_margin_with_distance_loss",))
 """Functions that call one of their arguments, with what nobody has followed."""
 
+_SHARING = frozenset(("torch.asarray",))
+"""Functions whose result shares the memory of what is no tensor, such as a bytes object: a kernel would write there."""
+
 _OF_AUTOGRAD = frozenset(("requires_grad_",))
 """Methods that a graph record may hold and that change a tensor beside its values."""
 
@@ -88,7 +91,7 @@ def stored_name(dotted: str) -> str | None:
     `torch.ops.aten.add` → `torch.ops.aten.add.Tensor`, since no overload of it writes but to its `out=`.
     """
     found = targets.spellings().get(dotted)
-    if found in _CALLING_BACK:
+    if found in _CALLING_BACK | _SHARING:
         return None
     if found is not None:
         return None if found.startswith(("builtins.", "torch.amp.")) or "._" in found[6:] else found

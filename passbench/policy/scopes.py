@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from passbench.policy.modules import Module
-from passbench.policy.nodes import assigned_by, bound_names, children, walk
+from passbench.policy.nodes import assigned_by, bound_at, bound_names, children, walk
 
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -298,7 +298,7 @@ def owned_values(place: ast.AST, name: str) -> list[ast.expr]:
     for node in own_nodes(place):
         if isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load):
             bound.append(node)
-        elif isinstance(node, ast.FunctionDef | ast.ClassDef | ast.ExceptHandler) and node.name == name:
+        elif not isinstance(node, ast.Name) and name in bound_at(node):  # by a definition, a handler or a case
             return []
         elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]

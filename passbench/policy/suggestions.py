@@ -110,6 +110,7 @@ ADVICE = {
     "torch.return_types": "return a tuple of the tensors",
     "dataclasses.fields": "write dataclasses.asdict(…), or the names",
     "data": "write x.detach()",
+    "torch.asarray": "write torch.as_tensor(…)",
     **dict.fromkeys(("torch.autocast", "torch.amp"), "write x.to(dtype) where it is needed"),
     "typing.cast": "write the value alone",
     "time": "leave timing out; PassBench times the call",

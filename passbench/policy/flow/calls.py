@@ -5,9 +5,10 @@ import collections
 
 from passbench.policy import allowlists as names
 from passbench.policy import operators
-from passbench.policy.flow.class_parts import is_property, members_of
+from passbench.policy.flow.class_parts import class_fields, is_property, members_of
 from passbench.policy.flow.groups import GivenGroups, Held, Instance
 from passbench.policy.flow.values import ANYTHING, Values
+from passbench.policy.forms.written_types import may_be_no_field
 from passbench.policy.library_members import is_usable
 from passbench.policy.scopes import Scope, built_in_called
 
@@ -91,7 +92,7 @@ class FlowCalls(Values):
             self.groups.pass_on(facts.initial, given, 1)
         if facts.by_fields:
             fields = [self._field(name) for name in facts.fields]
-            plain = len(lineage) == 1 and not given.spread and _in_order(own)
+            plain = len(lineage) == 1 and not given.spread and self._in_order(own)
             if plain:
                 for field, group in zip(fields, given.positional, strict=False):
                     self.groups.join(field, group)
@@ -106,6 +107,30 @@ class FlowCalls(Values):
         if facts.is_enumeration or "typing.NamedTuple" in self._pass.bases_of(lineage):
             made = self.groups.join(made, *(self._field(name) for name in facts.fields))
         return made
+
+    def _in_order(self, own: ast.ClassDef) -> bool:
+        """Whether a class that is made with its fields takes them in the order of its text, all of them."""
+        for s in own.body:
+            if isinstance(s, ast.AnnAssign):
+                if not s.simple or may_be_no_field(s.annotation, lambda part: self._type_name(part, own)):
+                    return False
+                if isinstance(s.value, ast.Call) and any(k.arg in ("init", "kw_only", None) for k in s.value.keywords):
+                    return False
+        called = (d for d in own.decorator_list if isinstance(d, ast.Call))
+        return all(k.arg is not None for d in called for k in d.keywords)
+
+    def _type_name(self, node: ast.expr, own: ast.ClassDef) -> str | None:
+        """What a name in a class's types stands for; None for a variable, the class's own too."""
+        home = self._pass.class_homes[own]
+        scope = self._pass.scopes[home.name]
+        if isinstance(node, ast.Name) and node.id in class_fields(own):
+            return None
+        if (found := self._pass.own_class(node, scope)) is not None:
+            return found.name
+        dotted = home.dotted(node)
+        if dotted is None:
+            return node.id if isinstance(node, ast.Name) and scope.find(node.id) is None else None
+        return None if dotted.partition(".")[0] in home.siblings else dotted
 
     def _is_plain_base(self, own: ast.ClassDef, base: ast.expr) -> bool:
         """Whether instances of a class are called by its own `__call__` alone, as far as a base says."""
@@ -274,18 +299,6 @@ class FlowCalls(Values):
         if name in _COLLECTING or name == "filter":
             return self.groups.join(*groups)
         return self.groups.join(ANYTHING, *groups)
-
-
-def _in_order(own: ast.ClassDef) -> bool:
-    """Whether a class that is made with its fields takes them in the order of its text, all of them."""
-    for s in own.body:
-        if isinstance(s, ast.AnnAssign):
-            written = ast.unparse(s.annotation)
-            if any(word in written for word in ("ClassVar", "KW_ONLY", "InitVar")):
-                return False
-            if isinstance(s.value, ast.Call) and any(k.arg in ("init", "kw_only", None) for k in s.value.keywords):
-                return False
-    return all(not isinstance(d, ast.Call) or all(k.arg is not None for k in d.keywords) for d in own.decorator_list)
 
 
 def _gives_no_function(name: str) -> bool:

@@ -101,6 +101,22 @@ def without_type_parameters(tree: ast.Module, dotted: Callable[[ast.expr], str |
         own.__dict__.pop("_children", None)
 
 
+def name_properties(tree: ast.Module, dotted: Callable[[ast.expr], str | None], imports: dict[str, str]) -> None:
+    """`@cached`, where that stands for `functools.cached_property`, by that name, in place: the decorator's name
+    tells what is read as an attribute."""
+    for own in (s for s in tree.body if isinstance(s, ast.ClassDef)):
+        for method in (s for s in own.body if isinstance(s, ast.FunctionDef)):
+            for number, decorator in enumerate(method.decorator_list):
+                if dotted(decorator) == _CACHED_PROPERTY:
+                    imports[_CACHED_PROPERTY] = _CACHED_PROPERTY
+                    named = ast.Name(_CACHED_PROPERTY, ast.Load())  # which no source can spell
+                    method.decorator_list[number] = ast.copy_location(named, decorator)
+                    method.__dict__.pop("_children", None)
+
+
+_CACHED_PROPERTY = "functools.cached_property"
+
+
 def _are_names(node: ast.expr) -> bool:
     return all(isinstance(part, ast.Name) for part in (node.elts if isinstance(node, ast.Tuple) else [node]))
 

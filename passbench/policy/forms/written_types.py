@@ -1,11 +1,62 @@
 """What types are made of that are written out, and where a data class keeps them."""
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 
 from passbench.policy.nodes import children, walk
 
 Dotted = Callable[[ast.expr], str | None]
+_PARTS = (
+    ast.Name, ast.Attribute, ast.Constant, ast.Subscript, ast.Tuple, ast.List, ast.BinOp, ast.BitOr, ast.Load,
+    ast.UnaryOp, ast.USub,
+)  # fmt: skip
+
+
+def fault_of_type(node: ast.expr, is_value: Callable[[ast.expr, ast.expr], bool]) -> str:
+    """What is wrong with a type; "" if nothing is. `is_value` says of a name or a chain of attributes, and of the name
+    that it starts at, whether it is a value of the pass and none of its classes.
+
+    A type may name anything, such as a built-in that runs text. So no dict and no instance of the pass gets any of it:
+    `TABLE[exec]` of a `defaultdict` puts the function into the table.
+    """
+    for part in walk(node):
+        private = isinstance(part, ast.Attribute) and part.attr.startswith("_")
+        if not isinstance(part, _PARTS) or private:
+            return "an annotation names a type; it computes nothing"
+        before = part.value if isinstance(part, ast.Subscript) else None
+        while isinstance(before, ast.Attribute):
+            before = before.value
+        if isinstance(before, ast.Name) and is_value(part.value, before):
+            return f"{ast.unparse(part.value)} is no type; in a type, brackets stand behind a class alone"
+    return ""
+
+
+def may_be_no_field(node: ast.expr, full_name: Callable[[ast.expr], str | None]) -> bool:
+    """Whether a data class may take what has this type for something else than a field that its instances are made
+    with: `ClassVar[int]`, `KW_ONLY`, by whatever name, in a text too. `full_name` says what a name or a chain of
+    attributes stands for, None of what may be anything."""
+    waiting: list[ast.AST] = [node]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, ast.Constant) and isinstance(part.value, str):
+            if not (found := _FIRST_NAME.match(part.value)):
+                return True
+            part = ast.Name(found[2], ast.Load())
+            if found[1]:
+                part = ast.Attribute(ast.Name(found[1], ast.Load()), found[2], ast.Load())
+        if isinstance(part, ast.Name | ast.Attribute):
+            known = full_name(part)
+            if known is None or known.rpartition(".")[2] in _NO_FIELDS:
+                return True
+        else:
+            waiting += children(part)
+    return False
+
+
+_NO_FIELDS = frozenset("ClassVar KW_ONLY InitVar".split())
+_FIRST_NAME = re.compile(r"\s*(?:(\w+)\s*\.)?\s*(\w+)")
+"""What a data class looks at of a type that is a text."""
 
 
 def attributes_in_type(node: ast.expr) -> Iterator[tuple[ast.Attribute, ast.expr]]:
@@ -32,4 +83,12 @@ def stray_fields(tree: ast.Module, dotted: Dotted) -> Iterator[ast.Call]:
             described |= {s.value for s in own.body if isinstance(s, ast.AnnAssign)}
     for node in walk(tree):
         if isinstance(node, ast.Call) and node not in described and dotted(node.func) == "dataclasses.field":
+            yield node
+
+
+def stray_types(tree: ast.Module) -> Iterator[ast.AnnAssign]:
+    """`TABLE[KEYS[f]]: int`, a type of what is no plain name, without a value: it binds nothing, but Python evaluates
+    `KEYS[f]`."""
+    for node in walk(tree):
+        if isinstance(node, ast.AnnAssign) and node.value is None and not isinstance(node.target, ast.Name):
             yield node

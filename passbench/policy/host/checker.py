@@ -15,7 +15,7 @@ from passbench.policy import allowlists as names
 from passbench.policy.flow.class_parts import is_property, members_of
 from passbench.policy.flow.known_instances import KnownInstances
 from passbench.policy.flow.value_flow import ValueFlow
-from passbench.policy.forms.written_types import stray_fields
+from passbench.policy.forms.written_types import stray_fields, stray_types
 from passbench.policy.host.bindings import FIELDS
 from passbench.policy.host.classes import check_class, kernels_of_classes, members, names_stored
 from passbench.policy.host.replacements import Replacements
@@ -73,6 +73,9 @@ class HostChecker(Replacements):
             for call in stray_fields(module.tree, module.dotted):
                 message = "field(…) is written in a data class alone, as NAME: TYPE = field(…), since it keeps the type"
                 self._target.at("forbidden_call", module, call, message)
+            for typed in stray_types(module.tree):
+                message = "a type without a value stands behind a plain name; leave it out here"
+                self._target.at("annotation", module, typed, message)
             for own in module.classes.values():
                 check_class(module, own, self._target, inherits=own in self.inheriting)
                 self._check_bases(module, own)

@@ -186,6 +186,9 @@ def check_class(module: Module, own: ast.ClassDef, report: Report, *, inherits: 
     for node in (n for part in _run_in(own) for n in walk(part) if isinstance(n, ast.NamedExpr)):
         report.at("module_statement", module, node, "a class binds its fields by assignments; write NAME = … for each")
     methods = {s.name for s in own.body if isinstance(s, ast.FunctionDef)}
+    for name in own_fields(own.body):
+        if name.startswith(("_dflt_", "_HAS_DEFAULT")):  # names in the text of the `__init__` that Python writes for it
+            report.at("rebinding", module, own, f"a data class has a {name} of its own; choose another name")
     for node, name in members_of(own):
         special = name.startswith("_") and name.endswith("_")
         if special and name not in names.CLASS_METHODS | {"__slots__"}:

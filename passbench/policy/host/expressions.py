@@ -6,16 +6,11 @@ from collections.abc import Sequence
 from passbench.policy import allowlists as names
 from passbench.policy import item_parts
 from passbench.policy.forms.context_managers import runs_at_the_end
-from passbench.policy.forms.written_types import attributes_in_type
+from passbench.policy.forms.written_types import attributes_in_type, fault_of_type
 from passbench.policy.host.bindings import HOOK
 from passbench.policy.host.named_values import NamedValues
 from passbench.policy.nodes import walk
 from passbench.policy.scopes import COMPREHENSIONS, RETURN, Scope, ValueKind, joined, parameters
-
-_TYPE_PARTS = (
-    ast.Name, ast.Attribute, ast.Constant, ast.Subscript, ast.Tuple, ast.List, ast.BinOp, ast.BitOr, ast.Load,
-    ast.UnaryOp, ast.USub,
-)  # fmt: skip
 
 _TYPES_OF_ITEMS = frozenset("tuple list dict".split())
 """Built-in types that a type is made of: `Shape = tuple[int, ...]`."""
@@ -213,11 +208,15 @@ class Expressions(NamedValues):
 
     def annotation(self, node: ast.expr | None, scope: Scope) -> None:
         """Check a type that is written out: it is evaluated when the module is imported."""
-        for part in walk(node) if node is not None else ():
-            private = isinstance(part, ast.Attribute) and part.attr.startswith("_")
-            if not isinstance(part, _TYPE_PARTS) or private:
-                self.find("annotation", scope.module, node, "an annotation names a type; it computes nothing")
-                return
+
+        def is_value(named: ast.expr, root: ast.Name) -> bool:
+            home = (scope.module.dotted(named) or "").partition(".")[0]
+            own = scope.find(root.id) is not None or home in scope.module.siblings
+            return own and self.own_class(named, scope) is None
+
+        if node is not None and (message := fault_of_type(node, is_value)):
+            self.find("annotation", scope.module, node, message)
+            return
         for part, root in attributes_in_type(node) if node is not None else ():
             variable = isinstance(root, ast.Name) and scope.find(root.id) is not None
             if (variable or scope.module.is_of_sibling(part)) and self.own_class(part.value, scope) is None:

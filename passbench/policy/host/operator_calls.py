@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from passbench.policy import operators
 from passbench.policy.host.arguments import Arguments, Keywords
 from passbench.policy.host.bindings import HOOK, WRITE_ADVICE
-from passbench.policy.nodes import walk
+from passbench.policy.nodes import bound_names, walk
 from passbench.policy.scopes import Scope, ValueKind
 from storage.graph import targets
 
@@ -148,8 +148,7 @@ class OperatorCalls(Arguments):
         if kind is ValueKind.SCALAR or owner is None or (owner.node, number.id) not in self.class_numbers:
             return False
         self.steps.take(len(walk(owner.node)))
-        stored = (n for n in walk(owner.node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
-        return number.id not in {n.id for n in stored}
+        return bound_names(owner.node)[number.id] == 1
 
     def _check_numbers(self, call: OperatorCall) -> None:
         """Report a tensor where an operator, or a method of tensors, needs a number: torch reads it for that.

@@ -15,7 +15,7 @@ from passbench.policy.host.classes import MAKING
 from passbench.policy.host.parameters import numbers_of_classes, parameter_kinds, picked
 from passbench.policy.host.statements import Statements
 from passbench.policy.modules import Module
-from passbench.policy.nodes import walk
+from passbench.policy.nodes import bound_names, walk
 from passbench.policy.scopes import Scope, ValueKind, own_nodes, owned_values, parameters
 
 _DEEPEST = 8
@@ -135,7 +135,7 @@ class Replacements(Statements):
         """Whether an expression is a parameter of a function that is bound nowhere else in it."""
         if not isinstance(node, ast.Name) or node.id not in {a.arg for a in function.args.args}:
             return False
-        return not any(isinstance(n, ast.Name) and n.id == node.id and _is_bound(n) for n in walk(function))
+        return bound_names(function)[node.id] == 1
 
     def _is_partial(self, value: ast.Call, scope: Scope, call: _GraphCall) -> bool:
         if not value.args or any(isinstance(a, ast.Starred) for a in value.args):
@@ -259,10 +259,6 @@ class Replacements(Statements):
 def is_docstring(node: ast.stmt) -> bool:
     """Whether a statement is a text that does nothing."""
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-
-
-def _is_bound(node: ast.Name) -> bool:
-    return not isinstance(node.ctx, ast.Load)
 
 
 def _returns(function: ast.FunctionDef) -> list[ast.expr]:

@@ -177,7 +177,9 @@ def _called(module: Module, call: ast.Call) -> Iterator[ast.expr]:
     name = call.func.attr if isinstance(call.func, ast.Attribute) else (dotted or "").rpartition(".")[2]
     if name in _COMBINING:
         place, keyword = _COMBINING[name]
-        yield from call.args[place if dotted is not None else place - 1 :][:1]
+        place -= dotted is None
+        yield from call.args[place:][:1]
+        yield from (a for a in call.args[:place] if isinstance(a, ast.Starred))  # which may hold it
         yield from (k.value for k in call.keywords if k.arg in (keyword, None))
 
 

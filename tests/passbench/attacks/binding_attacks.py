@@ -1,6 +1,6 @@
 """Attacks by what names and fields are bound to: something else than the static policy takes them for."""
 
-from tests.passbench.attacks.attack_kinds import READ, WORKS, Attack, Honest, static
+from tests.passbench.attacks.attack_kinds import READ, WORKS, Attack, Honest, Step, static
 from tests.passbench.attacks.attack_samples import add_relu
 
 BINDING_ATTACKS = (
@@ -94,9 +94,35 @@ BINDING_ATTACKS = (
         (static("host_read"), READ, WORKS),
         "a generator that waits for another gets what that returns",
     ),
+    Attack(
+        "other_name_of_a_property",
+        add_relu,
+        (static("host_read"), READ, WORKS),
+        "what is read as an attribute follows from what its decorator stands for",
+    ),
+    Attack(
+        "field_by_another_type",
+        add_relu,
+        (static("host_read"), READ, WORKS),
+        "which argument is which field follows from what the types stand for",
+    ),
+    Attack(
+        "match_hands_on",
+        add_relu,
+        (static("replacement_func"), Step("inputs_unchanged", ("wrong",), "writes over its input"), WORKS),
+        "a case binds names as an assignment does",
+    ),
+    Attack(
+        "shared_bytes",
+        add_relu,
+        (static("forbidden_call"), WORKS),
+        "Python has one object for all bytes of one letter, and no tensor shares its memory",
+        ("cpu",),
+    ),
     *(
         Attack(name, add_relu, (static(rule), WORKS), why)
         for name, rule, why in (
+            ("type_that_asks", "annotation", "a type may name anything, and hands it to nothing of the pass"),
             ("name_in_a_decorator", "rebinding", "a := in a decorator of a class binds a name of the module"),
             ("union_of_a_function", "forbidden_call", "a union of one thing is that thing"),
             ("type_of_a_field", "forbidden_call", "a field keeps what is written for its type"),

@@ -7,8 +7,8 @@ import pytest
 
 from agent.learning.reward import reward_of
 from passbench.bench import Bench
-from passbench.contract import ContractError, read_pass_dir
-from passbench.policy.check import check_dir
+from passbench.contract import ContractError, PassFiles, read_pass_dir
+from passbench.policy.check import check_dir, check_files
 from tests.passbench.attacks.attack_kinds import NO_GAIN, SUPPORT
 from tests.passbench.attacks.attack_table import ATTACKS, HONEST
 from tests.passbench.attacks.run_attacks import SETTINGS, left_behind, part_of, trials, turns_of, verdicts_had
@@ -314,6 +314,8 @@ def test_variants_in_modules(tmp_path, name):
 
 def test_what_is_nested_too_deeply_is_refused_and_takes_no_time(tmp_path):
     assert "syntax" in [f.rule for f in check(tmp_path, HEAD + f"\nX = {'-' * 5000}1\n" + PLAIN)]
+    many = f"\nX = dict.fromkeys({'1 + ' * 1500}1)\n"  # which is written in another form before anything is looked at
+    assert [f.rule for f in check(tmp_path, HEAD + many + PLAIN)] == ["syntax"]
     assert check(tmp_path, in_wrapper("z = " + "[a for i, a in enumerate(" * 18 + "()" + ")]" * 18)) == []
 
 
@@ -332,6 +334,13 @@ def test_text_that_is_no_text(tmp_path):
     assert "import" in [f.rule for f in check_dir(tmp_path)]
     (tmp_path / "fuse.py").write_bytes(b"\xef\xbb\xbf\xef\xbb\xbfimport torch\n")
     assert [f.rule for f in check_dir(tmp_path)] == ["syntax"]
+
+
+def test_lines_of_a_kernel_are_those_that_triton_finds():
+    """Python ends a line at a carriage return, too. A text that comes from no file may have some."""
+    kernel = '@triton.jit\ndef other(p):\n    """\ndef last(p):\n    import os\n"""\n    tl.store(p, 1.0)\n'
+    text = "\r" * 40 + HEAD + kernel + WRAPPER.format(body="other[(1,)](out)")
+    assert "kernel" in [f.rule for f in check_files(PassFiles(("rule",), {"rule.py": text}, ()))]
 
 
 HONEST_BODIES = {

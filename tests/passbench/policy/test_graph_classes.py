@@ -56,3 +56,5 @@ def test_a_function_that_others_call_too_may_get_another_number(tmp_path):
 
 def test_a_number_bound_again_may_be_none(tmp_path):
     assert rules_of(tmp_path, "F.one_hot(x, d)", "[d := -1, F.one_hot(x, d)]") == ["host_read"]
+    matched = "d\n    match -1:\n        case d:\n            return F.one_hot(x, d)"
+    assert rules_of(tmp_path, "F.one_hot(x, d)", matched) == ["host_read"]

@@ -10,6 +10,8 @@ from tests.passbench.policy.test_policy import in_wrapper
 SCRIPT = 'if __name__ == "__main__":\n    import os\n'
 DATA = "import dataclasses\n@dataclasses.dataclass{}\nclass A:\n    a: int = 0\n"
 READS = "def leak(t):\n    return 1 if t > 0 else 0\n"
+TABLES = "import collections\nimport typing\nTABLE = collections.defaultdict(list)\n"
+KEEPS = "def keep(t):\n    return 1\n"
 RUNNING = "G = (i for i in (1,))\n"
 HIDDEN = {
     "a decorator of a class": (DATA.format('(frozen=(__name__ := "__main__") == "")') + SCRIPT, "A()", "rebinding"),
@@ -30,6 +32,41 @@ HIDDEN = {
         "class B(A, enum.Enum):\n    a = (leak,)\n",
         "n += B.a.held(x.sum())",
         "host_read",
+    ),
+    **{
+        f"the type of {what}": (TABLES + before, "for k in TABLE:\n    k('1')", "annotation")
+        for what, before in {
+            "a parameter": "def typed(a: TABLE[exec]):\n    return a\n",
+            "what a kernel returns": "@triton.jit\ndef typed(p) -> TABLE[exec]:\n    tl.store(p, 1.0)\n",
+            "an item": "Z = {}\nZ[TABLE[exec]]: int\n",
+            "an attribute": "class A:\n    TABLE[exec].a: int\n",
+            "a value": "Z = typing.Optional[TABLE[exec]]\n",
+            "what has a table": "class A:\n    table = TABLE\ndef typed(a: A.table[exec]):\n    return a\n",
+        }.items()
+    },
+    "a field of no data class": (
+        f"import dataclasses\nimport typing\n{READS}{KEEPS}C = typing.ClassVar\n@dataclasses.dataclass\nclass A:\n"
+        "    a: 'C[int]' = 0\n    held: object = None\n    b: object = None\n",
+        "n += A(leak, keep).held(x.sum())",
+        "host_read",
+    ),
+    "a field of a type of its class": (
+        f"import dataclasses\nimport typing\n{READS}{KEEPS}@dataclasses.dataclass\nclass A:\n"
+        "    C = typing.ClassVar\n    a: C[int] = 0\n    held: object = None\n    b: object = None\n",
+        "n += A(leak, keep).held(x.sum())",
+        "host_read",
+    ),
+    "a field in parentheses": (
+        f"import dataclasses\n{READS}{KEEPS}@dataclasses.dataclass\nclass A:\n"
+        "    (a): object = 0\n    held: object = None\n    b: object = None\n",
+        "n += A(leak, keep).held(x.sum())",
+        "host_read",
+    ),
+    "the name of a default": (
+        f"import dataclasses\n{READS}def give():\n    return leak\n@dataclasses.dataclass\nclass A:\n"
+        "    _dflt_a: object\n    a: object = dataclasses.field(default_factory=list)\n",
+        "n += A(give).a(x.sum())",
+        "rebinding",
     ),
     "a slice": (
         f"import dataclasses\n{READS}@dataclasses.dataclass\nclass A:\n    stop: int = 3\n",
@@ -148,6 +185,7 @@ IN_KERNELS = {
     "tl.store(out_ptr, tl.load(n.to(C[x_ptr].dtype)))": "address",
     "tl.store(out_ptr, 1 if x_ptr in C else 0)": "address",
     "tl.store(out_ptr, max(1, n, key=C))": "kernel",
+    "tl.store(out_ptr, tl.reduce(*(tl.load(x_ptr + tl.arange(0, 8)), 0, C)))": "kernel",
     "tl.store(out_ptr, C.value(n))": "kernel",
 }
 
