@@ -147,7 +147,7 @@ def test_the_memory_of_300_plans():
     torch.cuda.empty_cache()
     taken = before - torch.cuda.mem_get_info()[0]
     print(f"300 plans of two launches take {taken / 2**20:.1f} MiB")
-    assert taken < 64 << 20
+    assert taken < 128 << 20
 
 
 PROFILED = """
