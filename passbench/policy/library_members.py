@@ -84,7 +84,7 @@ def _taken() -> frozenset[str]:
     """Attributes of objects that a pass can hold. A class with such a member would allow the name on them, too."""
     found = {name for kind in _WITH_FIELDS for name in _set_by(kind)} | set(vars(torch.ops.aten.relu.default))
     found |= {name for kind in _FUNCTIONS for name in dir(kind)}
-    found |= set(vars(InterpretedFunction(_nothing)))
+    found |= set(vars(InterpretedFunction(_nothing))) | _of_contexts()
     if not issubclass(JITFunction, InterpretedFunction):
         found |= set(vars(JITFunction(_nothing))) - {"kernel"}  # which is None there
     return (frozenset(found) | _of_plain_objects()) - _SAME_EVERYWHERE
@@ -94,7 +94,6 @@ def _taken() -> frozenset[str]:
 def _of_plain_objects() -> frozenset[str]:
     """The same of objects that are no functions, kernels or operators, nor hold such."""
     kinds = {kind for module in _MODULES for kind in vars(module).values() if isinstance(kind, type)}
-    kinds |= {torch.autograd.function.FunctionCtx, torch.autograd.function.BackwardCFunction}
     found = {name for kind in (*kinds, *_INSTANCES) for name in dir(kind)} - _PLAIN_DATA
     found |= {name for kind in _DATA for name in dir(kind)}
     found |= {name for kind in _OF_NUMPY for name in dir(kind)} - {*dir(torch.Tensor)} - _PLAIN_DATA - _CHOSEN_BY_PEOPLE

@@ -95,3 +95,20 @@ def test_nothing_looks_like_a_tensor_to_triton(tmp_path, name, text):
     there = "\ndef there():\n    return 4096\n\n"
     body = f"kernel[(1,)](Like({'' if 'def {name}' in text else 'there'}), y, out, n, BLOCK=16)"
     assert "rebinding" in found(tmp_path, body, there + text.format(name=name))
+
+
+CONTEXT = """
+class Outer(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, t):
+        return go(ctx, t)
+
+def go(plan, t):
+    return plan.apply(t, t)
+"""
+
+
+def test_what_is_taken_from_a_list_of_instances_has_a_name_of_contexts(tmp_path):
+    plan = PLAN.format(field="size", method="apply")
+    assert found(tmp_path, "for one in (PLAN, Plan(n, k)):\n    z = one.apply(x, y)", plan) == []
+    assert "tensor_method" in found(tmp_path, "z = go(PLAN, x)\nOuter.apply(x)", plan + CONTEXT)
