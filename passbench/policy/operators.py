@@ -42,8 +42,9 @@ results: `_lazy_clone` copies when its result is read, `_reshape_from_tensor` re
 _CALLING_BACK = frozenset(("torch.nn.functional.triplet_margin_with_distance_loss",))
 """Functions that call one of their arguments, with what nobody has followed."""
 
-_SHARING = frozenset(("torch.asarray",))
-"""Functions whose result shares the memory of what is no tensor, such as a bytes object: a kernel would write there."""
+_SHARING = frozenset(("torch.asarray", "torch.ops.aten.set.source_Tensor"))
+"""Functions whose result shares the memory of what is no tensor, such as a bytes object, where a kernel would write, or
+of another argument than the first."""
 
 _OF_AUTOGRAD = frozenset(("requires_grad_",))
 """Methods that a graph record may hold and that change a tensor beside its values."""
@@ -57,8 +58,8 @@ _SCALARS = frozenset(
 _SAME_MEMORY = frozenset(
     """to type type_as float half bfloat16 double int long short bool char byte cfloat cdouble cuda contiguous reshape
     flatten view _unsafe_view dropout alpha_dropout feature_dropout broadcast_to
-    atleast_1d atleast_2d atleast_3d lift dequantize unsafe_split unsafe_split_with_sizes unsafe_chunk resize resize_as
-    set""".split()
+    atleast_1d atleast_2d atleast_3d lift dequantize unsafe_split unsafe_split_with_sizes unsafe_chunk resize
+    resize_as""".split()
 )
 """Operators whose result may be their argument, or share its memory, though no schema says so."""
 _FRESH = frozenset(
@@ -107,7 +108,7 @@ def stored_name(dotted: str) -> str | None:
     stored = str(targets.name_of(overload))
     base = _base(stored)[1]
     private = base.startswith("_") and not _OF_A_KIND.fullmatch(base)
-    return stored if not private or base in _PRIVATE | READING else None
+    return stored if stored not in _SHARING and (not private or base in _PRIVATE | READING) else None
 
 
 def _overload_of(dotted: str) -> str:

@@ -181,11 +181,7 @@ class Arguments(Expressions):
         """Note what a kernel gets, since Triton hands it to hooks. `kernel` None: it may be any kernel of the pass, or
         an operator that is a value somewhere. `alone`: it is no other than this one."""
         if kernel is None:
-            written = keywords.get("out", ValueKind.OWN)
-            if self.operators_handed_on and written not in (ValueKind.OWN, ValueKind.SCALAR):
-                message = f"{ast.unparse(node.func)} may be an operator that writes into its out=; {WRITE_ADVICE}"
-                self.find("in_place", scope.module, node, message)
-            self._check_choices(node, positional, keywords, scope)
+            self.check_as_operator(node, positional, keywords, scope)
             one_by_one, stars = self._expanded(node, positional)
             self.launch_any(one_by_one, keywords, bool(stars))
             self.give_values(node, positional, keywords, scope)
@@ -201,6 +197,14 @@ class Arguments(Expressions):
             if kind.is_made and is_constant(parameter):
                 self.read(f"{kernel.name} is compiled for each value of {parameter.arg}", scope, node)
 
+    def check_as_operator(self, node: ast.Call, positional: list[ValueKind], keywords: Keywords, scope: Scope) -> None:
+        """Report a call of a value that may be an operator of torch, and would write with these arguments."""
+        written = keywords.get("out", ValueKind.OWN)
+        if self.operators_handed_on and written not in (ValueKind.OWN, ValueKind.SCALAR):
+            message = f"{ast.unparse(node.func)} may be an operator that writes into its out=; {WRITE_ADVICE}"
+            self.find("in_place", scope.module, node, message)
+        self._check_choices(node, positional, keywords, scope)
+
     def _check_choices(self, node: ast.Call, positional: list[ValueKind], keywords: Keywords, scope: Scope) -> None:
         """Report a call of a value that may be an operator of torch, and would write with these arguments: by a number
         or a constant, since no tensor is a switch."""
@@ -210,7 +214,7 @@ class Arguments(Expressions):
         for written in (self.written_dict(k.value, scope) for k in node.keywords if k.arg is None):
             named |= {k.value: v for k, v in zip(*_items(written), strict=True) if isinstance(k, ast.Constant)}
         off = ast.Constant(False)
-        for stored in self._may_be(node.func, scope):
+        for stored in self.may_be(node.func, scope):
             self.steps.take()
             found = operators.library_call(stored, node.args, named).written
             if not found:
@@ -221,7 +225,7 @@ class Arguments(Expressions):
                 message = f"{ast.unparse(node.func)} may be {stored}, which writes into {ast.unparse(foreign[0])} here"
                 self.find("in_place", scope.module, node, f"{message}; call it by its name")
 
-    def _may_be(self, called: ast.expr, scope: Scope) -> list[str]:
+    def may_be(self, called: ast.expr, scope: Scope) -> list[str]:
         """The operators that may write and that an expression may stand for: the one of `TABLE["key"]` where the table
         is written out and only read by keys, else any."""
         every = sorted(self.writing_by_choice)

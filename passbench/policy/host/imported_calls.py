@@ -188,6 +188,8 @@ class ImportedCalls(MethodCalls):
         stored = operators.stored_name(fixed) if fixed is not None and not reduces else None
         if stored is not None:
             self._fix_operator(node, fixed, stored, kinds, scope)
+        elif not reduces and known is None:
+            self._fix_unknown(node, kinds, scope)
         if known is not None:
             self._fix_first(known, kinds[: len(node.args) - 1], node, scope)
         if kinds:
@@ -212,6 +214,20 @@ class ImportedCalls(MethodCalls):
             self.find("in_place", scope.module, node, f"{dotted} writes into what it is called with; {WRITE_ADVICE}")
         else:
             self._library(call)
+
+    def _fix_unknown(self, node: ast.Call, kinds: list[ValueKind], scope: Scope) -> None:
+        """A partial function of what a variable holds, which may be an operator: it writes by what is given here, or by
+        what it gets besides."""
+        rest = ast.copy_location(ast.Call(node.args[0], node.args[1:], node.keywords), node)
+        keywords = {k.arg: kind for k, kind in zip(node.keywords[::-1], kinds[::-1], strict=False)}
+        self.check_as_operator(rest, kinds[: len(rest.args)], keywords, scope)
+        switches = {n for one in self.may_be(rest.func, scope) for n in ("inplace", *operators.switched_by(one))}
+        for k in node.keywords if switches else ():
+            if k.arg is None or (k.arg in switches and not (isinstance(k.value, ast.Constant) and not k.value.value)):
+                message = (
+                    f"{ast.unparse(rest.func)} may be an operator that writes by what it gets here; {WRITE_ADVICE}"
+                )
+                self.find("in_place", scope.module, node, message)
 
     def _fix_first(self, function: ast.FunctionDef, given: list[ValueKind], node: ast.Call, scope: Scope) -> None:
         """A partial function gets these arguments first. All others are its caller's, and may be tensors."""

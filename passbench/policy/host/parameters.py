@@ -112,18 +112,20 @@ def tensor_parameters(
         called = bindings.host_function(node.func, bindings.scopes[module.name])
         if called is None or all(name in found for _, name in given):
             continue
-        found |= _handed_to(bindings, called, given, known)
+        found |= _handed_to(bindings, module, called, given, known)
     return found
 
 
 def _handed_to(
     bindings: Bindings,
+    module: Module,
     called: ast.FunctionDef,
     given: list[tuple[int, str]],
     known: dict[ast.FunctionDef, set[str]],
 ) -> set[str]:
-    """Of variables given to a function by position, those that it uses as tensors."""
-    inside = tensor_parameters(bindings, bindings.homes[called], called, known)
+    """Of variables given to a function by position, those that it uses as tensors. One that stands in a block of the
+    `module` that calls it has no home of its own."""
+    inside = tensor_parameters(bindings, bindings.homes.get(called, module), called, known)
     order = [a.arg for a in (*called.args.posonlyargs, *called.args.args)]
     return {name for n, name in given if n < len(order) and order[n] in inside}
 
@@ -139,7 +141,7 @@ def _called_out_of(
     found: set[str] = set()
     for name in bindings.tables.get((module.name, table.id), ()) if isinstance(table, ast.Name) else ():
         bindings.steps.take()
-        found |= _handed_to(bindings, module.functions[name.id], given, known)
+        found |= _handed_to(bindings, module, module.functions[name.id], given, known)
     return found
 
 

@@ -14,7 +14,9 @@ from passbench.policy.suggestions import USUAL_IMPORTS
 _BANNED = (
     ast.Import, ast.ImportFrom, ast.ClassDef, ast.Try, ast.TryStar, ast.Global, ast.Nonlocal, ast.Lambda, ast.Delete,
     ast.FunctionDef, ast.AsyncFunctionDef, ast.Await, ast.Yield, ast.YieldFrom, ast.Raise, ast.Match, ast.NamedExpr,
+    ast.Dict, ast.DictComp, ast.Set, ast.SetComp,
 )  # fmt: skip
+"""What Triton's compiler does not know, or nobody follows. Its interpreter runs all of it as Python does."""
 _LIBRARIES = ("tl", "libdevice")
 
 

@@ -184,6 +184,7 @@ IN_KERNELS = {
     "tl.store(out_ptr, C[x_ptr].to(tl.int64))": "address",
     "tl.store(out_ptr, tl.load(n.to(C[x_ptr].dtype)))": "address",
     "tl.store(out_ptr, 1 if x_ptr in C else 0)": "address",
+    "tl.store(out_ptr, {0: x_ptr}[0].to(tl.int64))": "kernel",
     "tl.store(out_ptr, max(1, n, key=C))": "kernel",
     "tl.store(out_ptr, tl.reduce(*(tl.load(x_ptr + tl.arange(0, 8)), 0, C)))": "kernel",
     "tl.store(out_ptr, C.value(n))": "kernel",

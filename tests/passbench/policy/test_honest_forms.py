@@ -65,6 +65,7 @@ ACCEPTED = {
     "flags": ("z = Kind.A in (Kind.A | Kind.B)", "class Kind(enum.Flag):\n    A = enum.auto()\n    B = enum.auto()\n"),
     "a class of types": ("z = Memo(2).times(n)", MEMO.format("[K]")),
     "tensors that are taken apart": ("a, b = (torch.zeros(s) for s in (2, 3))\na.add_(1)\nb /= 2", ""),
+    "a function in a block": ("z = same(k)", "if True:\n    def same(t):\n        return t\n"),
     "a class method that makes instances": ("z = OP(x)", SHAPED.format("t.shape[0], t.shape[1]")),
     "a handler that does nothing": ("LOG.info('%d', n)", LOGS.format("logging.NullHandler()")),
     "an instance with items": ("sizes = Sizes((n, 2))\nz = [s + sizes[0] for s in sizes]\na, b = sizes", ITEM),
@@ -227,6 +228,10 @@ REFUSED = {
     ),
     "a part of a norm that trains": (
         "in_place", f"f = functools.partial({F}batch_norm, training=True)\nz = f(x, y, y)", "",
+    ),
+    "a part of an operator of a list": ("in_place", "f = functools.partial([torch.add][0], out=x)\nz = f(x, y)", ""),
+    "a part of an operator that writes": (
+        "in_place", f"f = functools.partial([{F}relu][0], inplace=True)\nz = f(x)", "",
     ),
     "a draw that is no method": ("random", "z = torch.ops.aten.exponential.default(x)", ""),
     "what a lift returns": ("in_place", "torch.ops.aten.lift.default(x).zero_()", ""),

@@ -85,3 +85,10 @@ def test_private_operators_are_those_that_compute():
         assert stored_name(f"torch.ops.aten.{name}") is not None
     for name in ("_lazy_clone", "_reshape_from_tensor", "_pack_padded_sequence.default", "_assert_async"):
         assert stored_name(f"torch.ops.aten.{name}") is None
+
+
+def test_what_shares_memory_that_nobody_follows_is_no_operator():
+    """The result of the first lies in its second argument, that of the other in a bytes object."""
+    assert stored_name("torch.ops.aten.set.source_Tensor") is None
+    assert stored_name("torch.asarray") is None
+    assert stored_name("torch.as_tensor") is not None
