@@ -25,6 +25,7 @@ DRIVER_FUNCTIONS = (
     "cuCtxSetCurrent",
     "cuCtxGetDevice",
     "cuStreamIsCapturing",
+    "cuThreadExchangeStreamCaptureMode",
     "cuGraphCreate",
     "cuGraphAddKernelNode_v2",
     "cuGraphInstantiateWithFlags",

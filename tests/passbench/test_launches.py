@@ -42,6 +42,7 @@ def test_a_graph_is_made_once_and_nodes_are_set_where_addresses_change(cuda):
         launches.run(addresses, 7)
         assert [r.arguments for r in cuda.runs] == [[addresses[0], addresses[1], 42], [addresses[2]]]
         assert {(r.graph, r.stream) for r in cuda.runs} == {(6000, 7)}
+    assert cuda.mode == 0, "towards captures of others it is what it was"
     counts = {name: cuda.calls.count(name) for name in ("create_graph", "set_parameters", "launch_graph", "launch")}
     assert counts == {"create_graph": 1, "set_parameters": 4, "launch_graph": 4, "launch": 0}
     del launches
@@ -56,13 +57,13 @@ def test_what_is_recorded_is_launched_one_by_one(cuda):
     assert [r.graph for r in cuda.runs] == [None, None, 6000, 6000]
 
 
-@pytest.mark.parametrize("function", ["create_graph", "add_node", "instantiate", "is_capturing"])
+@pytest.mark.parametrize("function", ["create_graph", "add_node", "instantiate", "is_capturing", "exchange_mode"])
 def test_where_the_driver_makes_no_graph(cuda, function):
     cuda.refused = {function}
     launches = made(cuda)
     for _ in range(2):
         launches.run((16, 32, 48), 7)
-    assert [r.graph for r in cuda.runs] == [None] * 4
+    assert [r.graph for r in cuda.runs] == [None] * 4 and cuda.mode == 0
     assert cuda.calls.count("create_graph") <= 1
 
 

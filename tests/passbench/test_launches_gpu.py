@@ -136,7 +136,9 @@ def test_a_graph_is_given_up_while_it_runs():
 
 
 def test_the_memory_of_300_plans():
-    plan_of(1000)(numbers(1000))
+    first = plan_of(1000)
+    for _ in range(3):  # what the first graph of a process takes for all
+        first(numbers(1000))
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
     before, plans, x = torch.cuda.mem_get_info()[0], [plan_of(1000) for _ in range(300)], numbers(1000)

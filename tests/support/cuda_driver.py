@@ -42,13 +42,14 @@ class Run:
 @dataclass
 class CudaDriver:
     """`kinds` has a letter for each argument of a function. `errors` are answers of the next launches, the last first;
-    `refused` names functions that fail; `capturing` is what streams say; `device` is the current one, None in a thread
-    without a context; `runs` are the kernels that ran, `calls` the functions that were called."""
+    `refused` names functions that fail; `capturing` is what streams say, `mode` the thread's towards captures of others;
+    `device` is the current one, None in a thread without a context; `runs` are the kernels that ran, `calls` the functions that were called."""
 
     kinds: Mapping[int, str]
     errors: list[int] = field(default_factory=list)
     refused: set[str] = field(default_factory=set)
     capturing: int = 0
+    mode: int = 0
     device: int | None = 0
     runs: list[Run] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
@@ -66,6 +67,7 @@ class CudaDriver:
             ("set_current", (_pointer,)),
             ("current_device", (ctypes.POINTER(_int),)),
             ("is_capturing", (_pointer, ctypes.POINTER(_int))),
+            ("exchange_mode", (ctypes.POINTER(_int),)),
             ("create_graph", (_pointers, _unsigned)),
             ("add_node", (_pointers, _pointer, _pointers, _size, ctypes.POINTER(_Parameters))),
             ("instantiate", (_pointers, _pointer, _long)),
@@ -122,6 +124,9 @@ class CudaDriver:
     def _is_capturing(self, stream, status):
         status[0] = self.capturing
 
+    def _exchange_mode(self, mode):
+        self.mode, mode[0] = mode[0], self.mode
+
     def _create_graph(self, graph, flags):
         graph[0] = 5000 + len(self.graphs)
         self.graphs[graph[0]] = []
@@ -138,6 +143,7 @@ class CudaDriver:
         self.graphs[graph].append(node[0])
 
     def _instantiate(self, graph_exec, graph, flags):
+        assert self.mode == 2, "another thread's capture would be broken"
         graph_exec[0] = graph + 1000
 
     def _set_parameters(self, graph_exec, node, given):

@@ -14,6 +14,7 @@
 #include <string.h>
 
 enum { INVALID_CONTEXT = 201 };
+enum { RELAXED = 2 }; /* a mode in which a thread does what a capture of another thread would forbid */
 enum { MOST = 4096 }; /* arguments of a kernel, and tensors of a call: their addresses lie on the stack */
 
 static PyObject *data_ptr, *dtype, *get_device; /* names */
@@ -37,6 +38,7 @@ typedef struct {
     int (*set_current)(void *context);
     int (*current_device)(int *device);
     int (*is_capturing)(void *stream, int *status);
+    int (*exchange_mode)(int *mode); /* of the thread, towards captures of others */
     int (*create_graph)(void **graph, unsigned flags);
     int (*add_node)(void **node, void *graph, void *const *behind, size_t count, const NodeParameters *parameters);
     int (*instantiate)(void **exec, void *graph, unsigned long long flags);
@@ -52,9 +54,9 @@ static PyObject *driver_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     if (!self) return NULL;
     void **places[] = {(void **)&self->launch,         (void **)&self->describe,       (void **)&self->retain,
                        (void **)&self->set_current,    (void **)&self->current_device, (void **)&self->is_capturing,
-                       (void **)&self->create_graph,   (void **)&self->add_node,       (void **)&self->instantiate,
-                       (void **)&self->set_parameters, (void **)&self->launch_graph,   (void **)&self->destroy_graph,
-                       (void **)&self->destroy_exec};
+                       (void **)&self->exchange_mode,  (void **)&self->create_graph,   (void **)&self->add_node,
+                       (void **)&self->instantiate,    (void **)&self->set_parameters, (void **)&self->launch_graph,
+                       (void **)&self->destroy_graph,  (void **)&self->destroy_exec};
     Py_ssize_t count = sizeof places / sizeof *places;
     if (PyTuple_GET_SIZE(args) != count)
         PyErr_Format(PyExc_ValueError, "a Driver takes the addresses of %zd functions", count);

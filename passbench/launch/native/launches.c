@@ -58,7 +58,6 @@ static int as_graph(Launches *self, uint64_t *addresses, void *stream) {
 
 /* A graph of the steps, one after another. Where the driver makes none, launches go one by one from now on. */
 static void make_graph(Launches *self, uint64_t *addresses) {
-    self->may_make = 0;
     void *last = NULL;
     if (self->driver->create_graph(&self->graph, 0)) {
         self->graph = NULL;
@@ -84,11 +83,21 @@ static int takes_a_graph(Launches *self, void *stream) {
     return !self->driver->current_device(&device) && device == self->steps[0].kernel->device;
 }
 
+/* What makes a graph, and hands it to the device at its first launch, breaks a capture of another thread that forbids
+   such things to all threads, unless this one is relaxed about it. */
+static int make_and_launch(Launches *self, uint64_t *addresses, void *stream) {
+    int mode = RELAXED, relaxed = !self->driver->exchange_mode(&mode);
+    self->may_make = 0;
+    if (relaxed) make_graph(self, addresses);
+    int error = self->exec ? as_graph(self, addresses, stream) : one_by_one(self, addresses, stream);
+    if (relaxed) self->driver->exchange_mode(&mode);
+    return error;
+}
+
 static int launch_once(Launches *self, uint64_t *addresses, void *stream) {
     if (self->exec && !self->graph) return as_graph(self, addresses, stream); /* another's, with more than these steps */
     if ((self->exec || self->may_make) && takes_a_graph(self, stream)) {
-        if (self->may_make) make_graph(self, addresses);
-        if (self->exec) return as_graph(self, addresses, stream);
+        return self->exec ? as_graph(self, addresses, stream) : make_and_launch(self, addresses, stream);
     }
     return one_by_one(self, addresses, stream);
 }
