@@ -259,7 +259,7 @@ def is_number(stored: str, place: int | str) -> bool:
 def _base(stored: str) -> tuple[str, str]:
     """Namespace and name of an operator, without its overload: `torch.fft.fft` → ("fft", "fft")."""
     parts = stored.split(".")
-    space, base = parts[2:4] if stored.startswith("torch.ops.") else ("", *parts)[-2:]
+    space, base = parts[2:4] if stored.startswith("torch.ops.") and len(parts) > 3 else ("", *parts)[-2:]
     return space, base
 
 

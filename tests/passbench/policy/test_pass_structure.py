@@ -40,6 +40,7 @@ def test_a_pattern_may_name_constants(tmp_path, value, more):
         ("return torch.relu(x + y * EPS)", "EPS = {}\n"),
         ("return torch.relu(x + y * EPS)", "EPS = torch.ones(3)\n"),
         ("del x.shape\n    return torch.relu(y)", ""),
+        ("return torch.ops.aten(x, y)", ""),
         ("return torch.relu(x + y * torch.finfo(open('f')).min)", ""),
         ("return torch.relu(x + y * torch.finfo(torch.float16).smallest)", ""),
     ],
