@@ -42,8 +42,9 @@ class Run:
 @dataclass
 class CudaDriver:
     """`kinds` has a letter for each argument of a function. `errors` are answers of the next launches, the last first;
-    `refused` names functions that fail; `capturing` is what streams say, `mode` the thread's towards captures of others;
-    `device` is the current one, None in a thread without a context; `runs` are the kernels that ran, `calls` the functions that were called."""
+    `refused` names functions that fail; `capturing` is what streams say; `mode` is the thread's, towards captures of
+    others; `device` is the current one, None in a thread without a context; `runs` are the kernels that ran, `calls`
+    the functions that were called."""
 
     kinds: Mapping[int, str]
     errors: list[int] = field(default_factory=list)
