@@ -35,11 +35,11 @@ def passes(rows: list[dict]) -> dict[str, dict[str, str]]:
 
 def keep_answers(rows: Iterable[dict], author: str, samples: Iterable[Sample], answers: Answers) -> None:
     """Make what an author has handed in by these rows its answers for these samples, where there are none yet. A sample
-    that it left to eager is left to eager again."""
+    that it left to eager is left to eager again. A row whose pass is not on record is no answer."""
     by_sample = {row["sample"]: row for row in rows if row["author"] == author}
     for sample in samples:
         row = by_sample.get(sample.sample)
-        if row is None or answers.of(sample) is not None:
+        if row is None or answers.of(sample) is not None or (row["compiler"] == "pass" and not row["pass_files"]):
             continue
         if row["compiler"] == "pass":
             write_pass_dir({file["path"]: file["content"] for file in row["pass_files"]}, answers.place(sample))

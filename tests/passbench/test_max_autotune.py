@@ -36,6 +36,8 @@ def test_recorded_passes_are_answers_where_there_are_none(tmp_path):
     assert read_pass_dir(answers.of(samples[0]).pass_dir) == read_pass_dir(PASSES / "add_relu")
     assert (answers.of(samples[1]).compiler, answers.of(samples[1]).reason) == ("eager", "nothing to fuse")
     assert answers.of(samples[2]) is None
+    keep_answers([row | {"sample": "s2", "pass_files": []}], "distill", samples, answers)
+    assert answers.of(samples[2]) is None, "its pass is not on record"
     keep_answers([left | {"sample": "s0"}, *rows], "distill", samples, answers)
     assert answers.of(samples[0]).compiler == answers.of(samples[3]).compiler == "pass", "no answer is replaced"
 
