@@ -276,7 +276,10 @@ class Values:
         place = scope.module.sibling_function(dotted)
         other = self._pass.modules.get(place[0]) if place is not None else None
         if other is None:
-            return None if dotted in names.HOST_VALUES - {"torch.Tensor", "torch.dtype"} else ANYTHING
+            plain = dotted in names.HOST_VALUES - {"torch.Tensor", "torch.dtype"}
+            if dotted.startswith("torch.") and not plain:
+                self.given_to_torch.append(ANYTHING)  # whoever calls an operator that is a value hands it something
+            return None if plain else ANYTHING
         name = place[1]
         if name in other.imports:
             return ANYTHING
