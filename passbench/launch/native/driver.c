@@ -83,6 +83,15 @@ static int failed(Driver *driver, int error, const char *where) {
     return -1;
 }
 
+/* The addresses of a tuple; -1 and an error if one is no number. */
+static int read_addresses(PyObject *given, uint64_t *addresses) {
+    for (Py_ssize_t n = 0; n < PyTuple_GET_SIZE(given); n++) {
+        addresses[n] = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(given, n));
+        if (PyErr_Occurred()) return -1;
+    }
+    return 0;
+}
+
 /* A thread that has asked CUDA for nothing yet has no context: it gets the device's. */
 static int set_context(Driver *driver, int device) {
     void *context = NULL;

@@ -91,10 +91,7 @@ static PyObject *kernel_launch(Kernel *self, PyObject *args) {
         return PyErr_Format(PyExc_TypeError, "a kernel of %zd tensors was launched on %zd", self->tensors,
                             PyTuple_GET_SIZE(given));
     uint64_t addresses[self->tensors + 1];
-    for (Py_ssize_t n = 0; n < self->tensors; n++) {
-        addresses[n] = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(given, n));
-        if (PyErr_Occurred()) return NULL;
-    }
+    if (read_addresses(given, addresses) < 0) return NULL;
     int error = start(self, addresses, NULL, (void *)(uintptr_t)stream);
     if (error && failed(self->driver, error, "a launch")) return NULL;
     Py_RETURN_NONE;

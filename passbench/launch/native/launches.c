@@ -4,8 +4,8 @@ typedef struct {
     Kernel *kernel;
     Py_ssize_t *numbers; /* its tensors by number */
     void *node;
-    uint64_t *set; /* the addresses that the node has; NULL: nobody knows */
-    uint64_t *places; /* room for them */
+    uint64_t *places; /* the addresses that the node has, */
+    int known;        /* if they are known */
 } Step;
 
 typedef struct {
@@ -35,7 +35,7 @@ static NodeParameters parameters_of(Kernel *kernel, void **arguments) {
 /* The next launches of the graph have these tensors at this step; earlier ones keep theirs. */
 static int set_node(Launches *self, Step *step, uint64_t *addresses) {
     Kernel *kernel = step->kernel;
-    int same = step->set != NULL;
+    int same = step->known;
     for (Py_ssize_t n = 0; n < kernel->tensors; n++) {
         uint64_t address = addresses[step->numbers[n]];
         same &= step->places[n] == address;
@@ -46,7 +46,7 @@ static int set_node(Launches *self, Step *step, uint64_t *addresses) {
     place(kernel, addresses, step->numbers, arguments);
     NodeParameters given = parameters_of(kernel, arguments);
     int error = self->driver->set_parameters(self->exec, step->node, &given);
-    step->set = error ? NULL : step->places;
+    step->known = !error;
     return error;
 }
 
@@ -118,10 +118,7 @@ static PyObject *launches_run(Launches *self, PyObject *args) {
     if (PyTuple_GET_SIZE(given) != self->tensors)
         return PyErr_Format(PyExc_TypeError, "launches on %zd tensors got %zd", self->tensors, PyTuple_GET_SIZE(given));
     uint64_t addresses[self->tensors + 1];
-    for (Py_ssize_t n = 0; n < self->tensors; n++) {
-        addresses[n] = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(given, n));
-        if (PyErr_Occurred()) return NULL;
-    }
+    if (read_addresses(given, addresses) < 0) return NULL;
     if (launch_all(self, addresses, (void *)(uintptr_t)stream) < 0) return NULL;
     Py_RETURN_NONE;
 }
@@ -188,7 +185,6 @@ static PyObject *launches_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     self->tensors = tensors, self->may_make = own;
     self->kept = Py_NewRef(args);
     if (set_steps(self, steps) == 0 && (!exec || set_graph(self, exec, nodes) == 0)) return (PyObject *)self;
-    self->exec = NULL; /* it is another's */
     Py_DECREF(self);
     return NULL;
 }

@@ -78,11 +78,7 @@ static PyObject *replayed(PyObject *callable, PyObject *const *inputs, size_t fl
 static int set_places(ReplayedCall *self, PyObject *places) {
     self->places = PyMem_Calloc(self->fixed + 1, sizeof(uint64_t));
     if (!self->places) return PyErr_NoMemory(), -1;
-    for (Py_ssize_t n = 0; n < self->fixed; n++) {
-        self->places[n] = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(places, n));
-        if (PyErr_Occurred()) return -1;
-    }
-    return 0;
+    return read_addresses(places, self->places);
 }
 
 static PyObject *replayed_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
