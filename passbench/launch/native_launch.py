@@ -1,8 +1,9 @@
-"""The part of a launch that is written in C: `native()` has `Kernel`, `Launches`, `GuardedCall` and `ReplayedCall`.
+"""What is written in C for launches, and the functions of CUDA's driver that it calls.
 
-A launch costs CUDA's driver 2 us and more of the host. What Python did around it, a line for each tensor, cost as much
-as an operator of eager does in all, which is C++. Triton builds a C module of its own before it launches anything on a
-GPU; this one is built by the same compiler, in a fifth of a second, and kept in the same cache.
+`native()` has `Driver`, `Kernel`, `Launches`, `GuardedCall` and `ReplayedCall`. A launch of a kernel costs CUDA's
+driver 3 to 5 us of the host. What Python did around it, a line for each tensor, cost as much as an operator of eager
+does in all, which is C++. Triton builds a C module of its own before it launches anything on a GPU; this one is built
+by the same compiler, in a fifth of a second, and kept in the same cache.
 """
 
 import ctypes
@@ -46,20 +47,25 @@ def native() -> ModuleType:
 
 @functools.cache
 def driver() -> Any:
-    """CUDA's driver. Raises OSError where there is none, and AttributeError for one older than CUDA 12."""
-    cuda = ctypes.CDLL("libcuda.so.1")
-    return native().Driver(*[ctypes.cast(getattr(cuda, name), ctypes.c_void_p).value for name in DRIVER_FUNCTIONS])
+    """CUDA's driver for C. Raises OSError where there is none, and AttributeError for one older than CUDA 12."""
+    functions = [getattr(_library(), name) for name in DRIVER_FUNCTIONS]
+    return native().Driver(*[ctypes.cast(function, ctypes.c_void_p).value for function in functions])
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
+    return ctypes.CDLL("libcuda.so.1")
 
 
 def last_node(stream: int) -> int:
-    """The node of a graph that is being captured on a stream, of what was launched there last.
+    """The node of what was launched last on a stream, in the graph that is being captured there.
 
-    Raises RuntimeError where nothing is captured, or more than one stream was joined last.
+    Raises RuntimeError where nothing is captured, and where other streams were joined since.
     """
     status, identity, count = ctypes.c_int(), ctypes.c_uint64(), ctypes.c_size_t()
     graph, nodes = ctypes.c_void_p(), ctypes.POINTER(ctypes.c_void_p)()
     given = map(ctypes.byref, (status, identity, graph, nodes, count))
-    error = ctypes.CDLL("libcuda.so.1").cuStreamGetCaptureInfo_v2(ctypes.c_void_p(stream), *given)
+    error = _library().cuStreamGetCaptureInfo_v2(ctypes.c_void_p(stream), *given)
     if error or count.value != 1:
         raise RuntimeError(f"a stream has {count.value} last nodes (CUDA driver error {error})")
     return nodes[0]

@@ -71,12 +71,10 @@ class Recording:
             self._launches = self._copies.replayable(self._graph.raw_cuda_graph_exec())
 
     def in_c(self) -> Replay | None:
-        """How a function in C replays it; None where more than flat tensors is carried."""
-        if not (self._carries and self._all_flat and all(self._carried)):
-            return None
-        if not isinstance(self._result, torch.Tensor) and type(self._result) is not tuple:
-            return None
+        """How a function in C replays it; None where it carries other things than flat tensors, or returns a list."""
         single = isinstance(self._result, torch.Tensor)
+        if not (self._carries and self._all_flat and all(self._carried) and (single or type(self._result) is tuple)):
+            return None
         return Replay(len(self._flat), self._copies.layouts, single, self._copies.places, self._launches, self)
 
     def replay(self, arguments: Sequence[Any], stream: int) -> Any:
