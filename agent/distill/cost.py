@@ -29,7 +29,7 @@ EAGER_VIEW = 1.5
 """One op that runs nothing: a view, a tuple taken apart."""
 WRAPPER = 5.0
 """One call of a pass's wrapper, without what it sets and allocates: choosing a plan, checking its inputs, and launching
-the plan's graph. That takes 2.7: where an addition of eager took 8.2 us, a plan of one launch took 5.6 and choosing it
+the plan's graph. That takes 3.8: where an addition of eager took 8.2 us, a plan of one launch took 5.6 and choosing it
 0.9. The rest is what a kernel in place of one eager kernel must save to be looked at: with less, every op of a graph
 would be a region, and what that brings nobody has measured."""
 KERNEL = 0.5

@@ -31,9 +31,9 @@ from storage.graph.render import value_name
 from storage.records import Input, Variant
 
 WORTH = 2
-"""With fewer launches, copying inputs and outputs costs more than the launches. On an H200 six fusible samples of two
-launches were 1.2 to 2.5 times as fast end to end where this was 1 as where it was 3, and four single calls 0.90 to 0.97
-times (`benchmarks/agent/h100_graph_launches`)."""
+"""With fewer launches, copying inputs and outputs costs more than the launches. On an H200 five fusible samples were
+captured where this was 1 and not where it was 3: they were 1.2 to 2.5 times as fast end to end. Five sole_op samples
+were so, too, at 0.85 to 1.07 times the speed (`benchmarks/agent/h100_graph_launches`)."""
 GRAPH_LAUNCH = 4.0
 """Microseconds of the device that a launch costs less in a CUDA graph, which is seldom idle and may have branches: 2 to
 5 on an H100, of small and large inputs alike, if copies move `SURE_SHARE` of the bandwidth

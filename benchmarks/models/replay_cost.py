@@ -1,4 +1,4 @@
-"""What a call of a CUDA graph costs beside its kernels: inputs and outputs copied by torch, or by one launch each.
+"""What a call of a CUDA graph costs beside its kernels: inputs and outputs copied by torch, or in the graph.
 
     python -m benchmarks.models.replay_cost
 
@@ -32,7 +32,7 @@ def main() -> int:
     for name, kinds in KINDS.items():
         given = [torch.ones(shape, dtype=dtype, device=device) for shape, dtype in kinds]
         graphs = {}
-        for way, most in (("by torch", -1), ("by one launch", small)):
+        for way, most in (("by torch", -1), ("in the graph", small)):
             replayed.MOST_BYTES = most
             graphs[way] = ReplayedGraph(lambda *xs: [x + 1 for x in xs], given)
             assert all(torch.equal(a, x + 1) for a, x in zip(graphs[way](*given), given, strict=True))

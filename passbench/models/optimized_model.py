@@ -1,8 +1,9 @@
 """A model's callable that runs its whole forward by the recipe that measured fastest.
 
-What a call costs beside the kernels: a comparison of its tensors' kinds, a copy of them, one launch. Everything else
-that must hold (dynamo's guards, the places and versions of parameters) is asked behind the launch, while the GPU works;
-where something does not hold, what was computed is dropped. A forward that writes anywhere is never run this way.
+What a call costs beside the kernels: a comparison of its tensors' kinds, and the launch of one graph, which copies
+them, too, if they are not large. Everything else that must hold (dynamo's guards, the places and versions of
+parameters) is asked behind the launch, while the GPU works; where something does not hold, what was computed is
+dropped. A forward that writes anywhere is never run this way.
 """
 
 import threading
