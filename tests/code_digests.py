@@ -23,8 +23,7 @@ MODULES = {
 TABLES = {
     "dedup.signatures": ("dedup/signatures.txt",),
     "passbench.launch.native_launch": tuple(
-        f"passbench/launch/native/{name}.c"
-        for name in ("driver", "kernel", "launches", "guarded_call", "replayed_call", "module")
+        sorted(f"passbench/launch/native/{path.name}" for path in (ROOT / "passbench/launch/native").glob("*.c"))
     ),
 }
 """Files that a module reads."""

@@ -151,7 +151,7 @@ def test_what_waits_for_the_gpu_is_refused_and_leaves_the_gpu_usable():
     assert wide.stride() == (0, 1) and part.stride() == (2,)
 
 
-@pytest.mark.parametrize("most", [0, replayed.MOST_BYTES], ids=["by torch", "by one launch"])
+@pytest.mark.parametrize("most", [0, replayed.MOST_BYTES], ids=["by torch", "in the graph"])
 def test_copies_of_many_tensors_of_any_layout_and_address(most, monkeypatch):
     monkeypatch.setattr(replayed, "MOST_BYTES", most)
 
@@ -175,3 +175,9 @@ def test_copies_of_many_tensors_of_any_layout_and_address(most, monkeypatch):
         if before is not None:
             assert all(torch.equal(a, b) for a, b in zip(*before, strict=True))
         before = (found, [x.clone() for x in found])
+
+
+def test_random_numbers_are_others_in_each_replay():
+    graph = ReplayedGraph(lambda x: [x + torch.rand_like(x)], [torch.zeros(1000, device="cuda")])
+    first, second = (graph(torch.zeros(1000, device="cuda"))[0] for _ in range(2))
+    assert graph._copies is None and not torch.equal(first, second)
