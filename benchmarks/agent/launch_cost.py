@@ -3,10 +3,10 @@
     python3 benchmarks/agent/launch_cost.py [--out FILE]
 
 A kernel of one pointer-only signature, as `distill` writes them, is launched in every way that torch and Triton have:
-Triton's JIT, `passbench.launch`, Triton's compiled launcher bound once, its C function, torch's static launcher, and
-its fast one where torch has it. Each way is checked to write the right values before it is timed. Then allocations, and
-plans of one to eight launches: launch by launch, and by `captured`, whose parts are timed too. Last what the device
-takes for a plan when the host costs nothing.
+Triton's JIT, `passbench.launch`, its kernel in C alone, Triton's compiled launcher bound once, its C function, torch's
+static launcher, and its fast one where torch has it. Each way is checked to write the right values before it is timed.
+Then allocations, and one to eight launches: one by one, as a `LaunchPlan`, and by `captured`, whose parts are timed,
+too, and what each takes of the device when the host costs nothing.
 """
 
 import argparse
@@ -87,12 +87,12 @@ def launches(table: CostTable) -> None:
     stream = torch.cuda.current_stream().cuda_stream
     function, packed, metadata = compiled.function, compiled.packed_metadata, compiled.metadata
     run, rest = compiled.run, tuple(constants.values())
-    tensorless = bound_kernel(compiled, 0, (grid,), 3, constants)
+    kernel = bound_kernel(compiled, 0, (grid,), 3, constants)
     pointers = a.data_ptr(), b.data_ptr(), out.data_ptr()
     ways: dict[str, Callable[[], object]] = {
         "Triton's JIT": lambda: add_kernel[(grid,)](a, b, out, num_warps=4, **constants),
         "passbench.launch.Launch": lambda: bound(a, b, out),
-        "Kernel.launch in C, addresses": lambda: tensorless.launch(pointers, stream),
+        "Kernel.launch in C, addresses": lambda: kernel.launch(pointers, stream),
         "CompiledKernel.run, bound": lambda: run(
             grid, 1, 1, stream, function, packed, None, None, None, *pointers, *rest
         ),
