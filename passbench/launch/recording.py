@@ -1,8 +1,9 @@
 """A CUDA graph of one function's launches, and what carries inputs into it and results out of it."""
 
+import contextlib
 import gc
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -24,51 +25,46 @@ class Recording:
     def __init__(self, function: Callable, arguments: Sequence[Any]) -> None:
         self._lock = threading.Lock()  # between a copy into the buffers and the replay nobody else may copy
         tensors = [n for n, a in enumerate(arguments) if isinstance(a, torch.Tensor)]
-        own = list(arguments)
-        with torch.inference_mode(False), torch.no_grad():  # buffers that later calls of any mode may write to
-            for n in tensors:
-                x = arguments[n]
-                own[n] = like(x)
-                stepping(own[n]).copy_(stepping(x))
-        self._own = own  # the graph reads them
+        own = self._own = _copied(arguments)  # the graph reads them
         self._flat = [n for n in tensors if is_flat(own[n])]
         self._others = [n for n in tensors if n not in self._flat]
         self._all_flat = len(self._flat) == len(arguments)
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
-        random = torch.cuda.default_generators[torch.cuda.current_device()]
-        begin = random.get_offset()
-        with torch.no_grad(), torch.cuda.stream(stream):
-            for _ in range(_WARM_UP_CALLS):  # kernels are compiled, and libraries allocate a workspace for a stream
-                with branching(own):
-                    warm = leaves_of(function(*own))
-        torch.cuda.synchronize()
-        self.draws = random.get_offset() != begin
+        begin = random_offset()
+        warm = self._warm_up(function, stream)
+        self.draws = random_offset() != begin
         """Whether the function draws random numbers: torch would have to prepare each replay."""
         self._copies = GraphCopies([own[n] for n in self._flat], [a for a in warm if is_flat_result(a)])
         self._graph = torch.cuda.CUDAGraph(keep_graph=True)
-        collecting = gc.isenabled()
-        gc.disable()  # what a collection frees during a capture may have to wait for the device
-        try:
-            with (
-                torch.no_grad(),
-                torch.cuda.graph(self._graph, stream=stream, capture_error_mode="thread_local"),
-            ):
-                self._copies.record_in(stream.cuda_stream)
-                with branching(own):
-                    self._result = function(*own)
-                self._leaves = leaves_of(self._result)
-                if [_kind(a) for a in self._leaves] != [_kind(a) for a in warm]:
-                    raise TypeError("a captured function returns results of the same kinds in every call")
-                self._copies.record_out([a for a in self._leaves if is_flat_result(a)], stream.cuda_stream)
-        finally:
-            if collecting:
-                gc.enable()
+        self._record(function, warm, stream)
         self._carried = [is_flat_result(a) for a in self._leaves]
         self._graph.instantiate()
         self._carries = bool(self._flat) or any(self._carried)
         if self._carries:
             self._launches = self._copies.replayable(self._graph.raw_cuda_graph_exec())
+
+    def _warm_up(self, function: Callable, stream: torch.cuda.Stream) -> list[Any]:
+        """Call the function until kernels are compiled and libraries have their workspaces for the stream. Returns its
+        results."""
+        with torch.no_grad(), torch.cuda.stream(stream):
+            for _ in range(_WARM_UP_CALLS):
+                with branching(self._own):
+                    warm = leaves_of(function(*self._own))
+        torch.cuda.synchronize()
+        return warm
+
+    def _record(self, function: Callable, warm: Sequence[Any], stream: torch.cuda.Stream) -> None:
+        """Record the function's launches between the copies. Its results are to be like `warm`."""
+        graph = torch.cuda.graph(self._graph, stream=stream, capture_error_mode="thread_local")
+        with torch.no_grad(), _no_collection(), graph:
+            self._copies.record_in(stream.cuda_stream)
+            with branching(self._own):
+                self._result = function(*self._own)
+            self._leaves = leaves_of(self._result)
+            if [_kind(a) for a in self._leaves] != [_kind(a) for a in warm]:
+                raise TypeError("a captured function returns results of the same kinds in every call")
+            self._copies.record_out([a for a in self._leaves if is_flat_result(a)], stream.cuda_stream)
 
     def in_c(self) -> Replay | None:
         """How a function in C replays it; None where it carries other things than flat tensors, or returns a list."""
@@ -98,6 +94,34 @@ class Recording:
             next(flat) if carried else _copy(a) if isinstance(a, torch.Tensor) else a
             for a, carried in zip(self._leaves, self._carried, strict=True)
         ]
+
+
+def random_offset() -> int:
+    """How many random numbers the current device has drawn, in torch's count: what draws some moves it."""
+    return torch.cuda.default_generators[torch.cuda.current_device()].get_offset()
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Garbage is not collected: what is freed during a capture may have to wait for the device."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _copied(arguments: Sequence[Any]) -> list[Any]:
+    """The arguments with buffers in place of tensors, copies that later calls of any mode may write to."""
+    own = list(arguments)
+    with torch.inference_mode(False), torch.no_grad():
+        for n, x in enumerate(arguments):
+            if isinstance(x, torch.Tensor):
+                own[n] = like(x)
+                stepping(own[n]).copy_(stepping(x))
+    return own
 
 
 def _kind(leaf: Any) -> tuple:

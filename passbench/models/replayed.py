@@ -14,6 +14,7 @@ import torch
 
 from passbench.launch.copies import can_copy
 from passbench.launch.graph_copies import GraphCopies, bytes_of, is_flat_result
+from passbench.launch.recording import random_offset
 from storage.errors import PassNetError
 
 WARM_UPS = 3
@@ -56,16 +57,9 @@ class ReplayedGraph:
                 own.copy_(x)
             stream = torch.cuda.Stream()
             stream.wait_stream(torch.cuda.current_stream())
-            random = torch.cuda.default_generators[self.device.index]
-            begin = random.get_offset()
-            with torch.cuda.stream(stream):
-                for _ in range(WARM_UPS):
-                    warm = list(function(*self._own))
-                with _waits_refused():
-                    function(*self._own)
-            torch.cuda.current_stream().wait_stream(stream)
-            torch.cuda.synchronize()
-            draws = random.get_offset() != begin  # random numbers, for which torch prepares each replay
+            begin = random_offset()
+            warm = self._warm_up(function, stream)
+            draws = random_offset() != begin  # random numbers, for which torch prepares each replay
             self._copies = GraphCopies(self._own, warm) if _carried(self._own, warm) and not draws else None
             del warm
             graph = torch.cuda.CUDAGraph(keep_graph=True)
@@ -84,6 +78,19 @@ class ReplayedGraph:
         self._outputs = outputs
         self._function = function  # its weights and workspaces must live as long as the graph
         self._copied = _copying(outputs)
+
+    def _warm_up(
+        self, function: Callable[..., Sequence[torch.Tensor]], stream: torch.cuda.Stream
+    ) -> list[torch.Tensor]:
+        """Call the function as `WARM_UPS` says, and once more to see that it does not wait. Returns its outputs."""
+        with torch.cuda.stream(stream):
+            for _ in range(WARM_UPS):
+                warm = list(function(*self._own))
+            with _waits_refused():
+                function(*self._own)
+        torch.cuda.current_stream().wait_stream(stream)
+        torch.cuda.synchronize()
+        return warm
 
     def __call__(self, *moving: torch.Tensor) -> list[torch.Tensor]:
         """The function's outputs for inputs of the captured shapes, strides, dtypes and device, which nobody checks
