@@ -1,4 +1,5 @@
-"""CUDA graphs of whole models, on a GPU: right, fresh outputs, changed parameters, streams, threads, refusals."""
+"""CUDA graphs of whole models, on a GPU: right, fresh outputs, changed parameters, streams, threads, refusals,
+random numbers."""
 
 import threading
 
