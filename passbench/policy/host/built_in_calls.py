@@ -15,6 +15,7 @@ from passbench.policy.scopes import RETURN, Scope, ValueKind, joined, parameters
 _KEYED = frozenset("sorted min max".split())
 _PICKING = _KEYED | {"map", "filter"}
 _CALLING = frozenset(("map", "iter"))
+_TAKING_NUMBERS = frozenset("round enumerate zip".split())
 
 
 class BuiltInCalls(OperatorCalls):
@@ -77,8 +78,8 @@ class BuiltInCalls(OperatorCalls):
         if name not in names.HOST_BUILTINS:
             self.unknown(name, node, scope.module)
             return ValueKind.SCALAR  # one finding is enough
-        if name == "round" and joined((*positional[1:], *keywords.values())).holds_tensors:
-            self.read("round() takes the number of digits", scope, node)
+        if name in _TAKING_NUMBERS and joined(_numbers_given(node, name, positional, keywords)).holds_tensors:
+            self.read(f"{name}() takes a number there", scope, node)
         if name in names.COMPUTING_BUILTINS:
             if scope.hook and given.holds_tensors:
                 self.find("hook", scope.module, node, HOOK)
@@ -312,6 +313,19 @@ def _calls_a_value(node: ast.Call, name: str) -> bool:
     first = node.args[0] if node.args else None
     nothing = name == "filter" and isinstance(first, ast.Constant) and first.value is None
     return name in _PICKING | _CALLING and several and not nothing
+
+
+def _numbers_given(
+    node: ast.Call, name: str, positional: list[ValueKind], keywords: dict[str | None, ValueKind]
+) -> list[ValueKind]:
+    """The kinds of those arguments of one of `_TAKING_NUMBERS` that Python makes numbers of: `digits`, `start`, and
+    `strict` of `zip`."""
+    behind = [
+        kind
+        for number, (argument, kind) in enumerate(zip(node.args, positional, strict=True))
+        if name != "zip" and (number or isinstance(argument, ast.Starred))
+    ]
+    return behind + [kind for key, kind in keywords.items() if key != "iterable"]
 
 
 def _without_stream(node: ast.Call, scope: Scope) -> ast.Call:

@@ -94,11 +94,10 @@ class Expressions(NamedValues):
                 return ValueKind.SCALAR if hook else ValueKind.ADDRESS
         if isinstance(node, COMPREHENSIONS):
             return self._comprehension(node, scope)
-        if isinstance(node, ast.Yield | ast.YieldFrom) and scope.node in self.homes:
+        yields = isinstance(node, ast.Yield | ast.YieldFrom)
+        if yields and scope.node in self.homes:
             return self._yields(node, scope)
-        advice = (
-            "; return a list, or write a generator expression" if isinstance(node, ast.Yield | ast.YieldFrom) else ""
-        )
+        advice = "; return a list, or write a generator expression" if yields else ""
         self.find("expression", scope.module, node, f"{type(node).__name__} is not allowed in host code{advice}")
         return ValueKind.TENSOR
 
@@ -136,20 +135,22 @@ class Expressions(NamedValues):
             kind = self.kind(iterable, scope)
             parts = self._parts_of_items(iterable, scope) if isinstance(target, ast.Tuple) else None
             if parts is None or len(parts) != len(target.elts):
-                keys = target if isinstance(target, ast.Name) else None
-                self.assign(target, self._item_of(iterable, kind, scope) if keys else kind.item(), inner, None)
-                return
+                item = self._item_of(iterable, kind, scope) if isinstance(target, ast.Name) else kind.item()
+                return self.assign(target, item, inner, None)
             for element, part in zip(target.elts, parts, strict=True):
                 self.assign(element, part.item() if isinstance(element, ast.Starred) else part, inner, None)
             return
         self.seen.add(call)
-        if name == "enumerate" and len(call.args) == 1 and len(target.elts) == 2:
+        stars = [isinstance(a, ast.Starred) for a in call.args]
+        if name == "enumerate" and stars == [False] and len(target.elts) == 2:
             self.assign(target.elts[0], ValueKind.SCALAR, inner, None)
             self.iterate(target.elts[1], call.args[0], scope, inner)
             return
+        if name == "enumerate":
+            self.kind(call, scope)
         items = [self._item_of(a, self.kind(a, scope), scope) for a in call.args]
         parts = items if name == "zip" else [ValueKind.SCALAR, *items[:1]]
-        plain = len(parts) == len(target.elts) and not any(isinstance(a, ast.Starred) for a in call.args)
+        plain = not any(stars) and len(parts) == len(target.elts)
         for number, element in enumerate(target.elts):
             self.assign(element, parts[number] if plain else joined(items), inner, None)
 

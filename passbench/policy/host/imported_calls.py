@@ -73,7 +73,11 @@ class ImportedCalls(MethodCalls):
             self.find("forbidden_call", scope.module, node, "logging goes to the log; give level and format alone")
         if dotted == "dataclasses.replace":
             self.replace_fields(keywords)
-        if dotted in ("dataclasses.asdict", "dataclasses.astuple") and self.kinds.holds_tensors(FIELDS):
+        in_parts = dotted in ("dataclasses.asdict", "dataclasses.astuple")
+        made = in_parts and len((*positional, *keywords)) > 1 and handed >= ValueKind.ADDRESS  # by a factory
+        if made:
+            self.let_libraries_call()
+        if in_parts and (made or self.kinds.holds_tensors(FIELDS)):
             return ValueKind.HOLDER
         if dotted in names.SCALAR_CALLS | names.MATH:
             may_be_tensor = given is not ValueKind.SCALAR if dotted.startswith("numpy.") else given.holds_tensors

@@ -23,6 +23,7 @@ _WRITTEN_OTHERWISE = {
     "__eq__": "x == y", "__hash__": "no hash: let the instance be a key", "__repr__": "repr(x)", "__str__": "str(x)",
     "__len__": "len(x)", "__bool__": "bool(x)", "__getitem__": "x[key]", "__contains__": "key in x",
 }  # fmt: skip
+_WITHOUT_ARGUMENTS = frozenset("items keys values copy clear reverse popitem".split())
 _COMPARING = frozenset("index count".split())
 _OF_CONTAINERS = {n for kind in (set, Counter, deque, OrderedDict) for n in dir(kind)} & targets.methods()
 """Methods of containers that tensors have too: of what is no tensor they are the container's, such as `set.add`."""
@@ -189,10 +190,13 @@ class MethodCalls(BuiltInCalls):
             of_class = given.holds_tensors and not base.is_tensor  # `torch.Tensor` may be a variable: `T.detach(x)`
             return ValueKind.OWN if name.startswith("new_") or base.is_made else ValueKind.TENSOR if of_class else base
         if name in names.CONTAINER_METHODS and not base.is_tensor:
-            if name in _KEYED and positional[:1] and positional[0].holds_tensors:
+            keys = positional if name == "index" else positional[:1]  # the others say where to begin and to end
+            if name in _KEYED and joined(keys).holds_tensors:
                 self.read("a tensor is no key of a list or dict", scope, node)
             if name in _COMPARING and base.holds_tensors:
                 self.read(f"{name}() compares with each item", scope, node)
+            if name in _WITHOUT_ARGUMENTS and given.holds_tensors:  # `typing.MutableSequence.reverse(x)` writes into x
+                self.find("in_place", scope.module, node, f"{name}() is called on a list or dict, and gets no tensors")
             for value in node.args[name in ("setdefault", "insert") :] if name in names.PUTTING_METHODS else ():
                 self.note_item(method.value, value, scope)
             if name in names.PUTTING_METHODS:

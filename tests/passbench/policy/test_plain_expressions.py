@@ -122,6 +122,16 @@ REFUSED = {
     "a shape times a tensor": ("host_read", "z = x.shape[1:] * x.sum()", ""),
     "a format of a tensor": ("host_read", "z = route % x.sum()", ""),
     "digits by a tensor": ("host_read", "z = round(1.5, x.sum())", ""),
+    "numbers from a tensor on": ("host_read", "for n, _ in enumerate([1], x.sum()):\n    pass", ""),
+    "numbers from a star on": ("host_read", "for n, _ in enumerate(*([1], x.sum())):\n    pass", ""),
+    "pairs by a tensor": ("host_read", "z = list(zip([1], [1, 2], strict=x.sum() > 0))", ""),
+    "a place from a tensor on": ("host_read", "z = [1, 1].index(1, x.sum())", ""),
+    "a sequence's method": ("in_place", "S.reverse(x)", "import typing\nS = typing.MutableSequence\n"),
+    "a factory of fields": (
+        "host_read", "z = asdict(A(x), dict_factory=f)",
+        "from dataclasses import asdict, dataclass\n@dataclass\nclass A:\n    a: object\n"
+        "def f(pairs):\n    return 1 if pairs[0][1] > 0 else 0\n",
+    ),
     "a lock that counts": ("tensor_method", "z = LOCK.acquire(False)", "import threading\nLOCK = threading.Lock()\n"),
     "a lock that is asked": ("tensor_method", "z = LOCK.locked()", "import threading\nLOCK = threading.Lock()\n"),
     "an imported timer": ("forbidden_call", "z = triton.testing.do_bench(wrapper)", "import triton.testing\n"),
