@@ -73,7 +73,7 @@ SCALAR_CALLS = frozenset(
     logging.getLogger logging.basicConfig
     bisect.bisect bisect.bisect_left bisect.bisect_right
     dataclasses.field dataclasses.replace dataclasses.asdict dataclasses.astuple enum.auto typing.TypeVar
-    typing.ParamSpec     numpy.prod""".split()
+    typing.ParamSpec numpy.prod""".split()
 )
 """Host functions whose results are no tensors."""
 
@@ -109,6 +109,10 @@ CACHES = frozenset(("functools.lru_cache", "functools.cache"))
 HOST_DECORATORS = frozenset(
     ("torch.fx.wrap", "torch.no_grad", "torch.inference_mode", "contextlib.contextmanager", WRAPS, *CACHES)
 )
+CALLED_BY_DATA_CLASSES = frozenset("hash type super NotImplemented".split())
+"""Built-ins that methods which `dataclasses` writes look up among the names of the class's module."""
+OF_THE_INTERPRETER = "interpreter_semantic"
+"""A name that Triton's interpreter writes into kernels: it stands for what their module has under it, if anything."""
 CLASS_DECORATORS = frozenset("dataclasses.dataclass enum.unique typing.final typing.runtime_checkable".split())
 CLASS_BASES = frozenset(
     """object Exception ValueError RuntimeError TypeError enum.Enum enum.IntEnum enum.Flag enum.IntFlag enum.StrEnum
@@ -136,15 +140,21 @@ _TRITON_TYPES = frozenset(
 """Types of numbers. None of addresses: a number converted to `pi32_t` could be any address."""
 
 _TYPING = (("typing", typing), ("typing_extensions", typing), ("collections.abc", collections.abc))
+TYPE_VARIABLES = frozenset(("typing.TypeVar", "typing.ParamSpec"))
+"""What makes variables of types."""
+_NO_TYPES = frozenset(
+    """ForwardRef Annotated Text TypeVar ParamSpec TypeVarTuple ParamSpecArgs ParamSpecKwargs AnyStr NewType
+    TypeAliasType""".split()
+)
 TYPE_FORMS = frozenset(
     f"{name}.{n}"
     for name, module in _TYPING
     for n in module.__all__
-    if n not in ("ForwardRef", "Annotated", "Text") and not isinstance(getattr(module, n), FunctionType)
+    if n not in _NO_TYPES and not isinstance(getattr(module, n), FunctionType)
 )
 """What types are made of that are values. A function of these modules is none: `typing.get_type_hints` evaluates text.
-Nor is `Annotated[PLAN, 1]`, which has the methods of its class. These modules have imported others, `typing.sys` for
-one, which are no part of them."""
+Nor is `Annotated[PLAN, 1]`, which has the methods of its class, nor a variable, for which any type may be put in.
+These modules have imported others, `typing.sys` for one, which are no part of them."""
 
 LAUNCH = "passbench.launch.Launch"
 CAPTURED = "passbench.launch.captured"

@@ -2,8 +2,9 @@
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
+from passbench.policy import allowlists as names
 from passbench.policy.nodes import children, walk
 
 Dotted = Callable[[ast.expr], str | None]
@@ -92,3 +93,45 @@ def stray_types(tree: ast.Module) -> Iterator[ast.AnnAssign]:
     for node in walk(tree):
         if isinstance(node, ast.AnnAssign) and node.value is None and not isinstance(node.target, ast.Name):
             yield node
+
+
+def stray_type_variables(
+    trees: Mapping[str, ast.Module], dotted: Mapping[str, Dotted]
+) -> Iterator[tuple[str, ast.expr]]:
+    """Type variables that are more than parts of a type, each with its module: `typing.TypeVar(…)` that is not the
+    value of a variable of the module, and the use of such a variable outside of brackets that keep what they get.
+
+    `typing.Union[T, S][*tuple[exec, exec]]` is `exec`: Python puts in what it gets, and a union of one is that one.
+    """
+    variables: set[str] = set()
+    made: set[ast.expr] = set()
+    for name, tree in trees.items():
+        for statement in tree.body:
+            match statement:
+                case ast.Assign(targets=[ast.Name(id=target)], value=ast.Call() as call):
+                    if dotted[name](call.func) in names.TYPE_VARIABLES:
+                        variables.add(f"{name}.{target}")
+                        made.add(call)
+    for name, tree in trees.items():
+        waiting: list[ast.AST] = [tree]
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node, ast.Call) and node not in made and dotted[name](node.func) in names.TYPE_VARIABLES:
+                yield name, node
+            if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+                full = dotted[name](node) or (f"{name}.{node.id}" if isinstance(node, ast.Name) else "")
+                if full in variables:
+                    yield name, node
+            typed = {getattr(node, "annotation", None), getattr(node, "returns", None)}
+            if isinstance(node, ast.Subscript) and _keeps_types(node.value, dotted[name]):
+                typed.add(node.slice)
+            waiting += [child for child in children(node) if child not in typed]
+
+
+def _keeps_types(node: ast.expr, dotted: Dotted) -> bool:
+    """Whether brackets behind an expression make a type that is none of those within: not of a union, which may be one
+    of them, nor of `Concatenate`, which may be a tuple of them."""
+    full = dotted(node)
+    if full is None:
+        return isinstance(node, ast.Name) and node.id in ("list", "tuple", "dict")
+    return full in names.TYPE_FORMS and full.rpartition(".")[2] not in ("Union", "Concatenate", "Unpack")

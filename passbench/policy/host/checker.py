@@ -15,7 +15,7 @@ from passbench.policy import allowlists as names
 from passbench.policy.flow.class_parts import is_property, members_of
 from passbench.policy.flow.known_instances import KnownInstances
 from passbench.policy.flow.value_flow import ValueFlow
-from passbench.policy.forms.written_types import stray_fields, stray_types
+from passbench.policy.forms.written_types import stray_fields, stray_type_variables, stray_types
 from passbench.policy.host.bindings import FIELDS
 from passbench.policy.host.classes import check_class, kernels_of_classes, members, names_stored
 from passbench.policy.host.replacements import Replacements
@@ -79,6 +79,10 @@ class HostChecker(Replacements):
             for own in module.classes.values():
                 check_class(module, own, self._target, inherits=own in self.inheriting)
                 self._check_bases(module, own)
+        trees = {name: module.tree for name, module in self.modules.items()}
+        for name, node in stray_type_variables(trees, {n: m.dotted for n, m in self.modules.items()}):
+            message = "a type variable is NAME = TypeVar(…) at the top of a module, and is a part of other types"
+            self._target.at("annotation", self.modules[name], node, message)
         if any(module.torch_modules for module in self.modules.values()):
             self._check_beside_torch_modules()
 
@@ -303,6 +307,13 @@ def check_builtin_names(module: Module, report: Report) -> None:
     everything = _bound_in_module(module)
     for name in sorted(n for n in everything - names.OWN_DUNDERS if n.startswith("__") and n.endswith("__")):
         message = f"{name} means something to Python; a pass does not set it"
+        report.at("rebinding", module, module.tree, message)
+    if names.OF_THE_INTERPRETER in module.names_bound:
+        message = f"Triton's interpreter calls {names.OF_THE_INTERPRETER} unseen; choose another name"
+        report.at("rebinding", module, module.tree, message)
+    written = {module.dotted(n) for n in walk(module.tree) if isinstance(n, ast.Name | ast.Attribute)}
+    for name in sorted(everything & names.CALLED_BY_DATA_CLASSES if "dataclasses.dataclass" in written else ()):
+        message = f"a data class calls the {name} of its module unseen; choose another name"
         report.at("rebinding", module, module.tree, message)
     scope = open_scope(module, module.tree, None)
     bound = {n for n in scope.names if is_builtin(n)}  # `global` has a rule of its own

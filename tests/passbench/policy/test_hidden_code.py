@@ -1,9 +1,14 @@
 """Code that would run though the rest of the policy does not see it: names bound in unusual places, classes made by
 what is no class, and types that are more than types."""
 
+import builtins
+import dataclasses
+import inspect
+
 import pytest
 
 from passbench.contract import PassFiles
+from passbench.policy.allowlists import CALLED_BY_DATA_CLASSES
 from passbench.policy.check import check_files
 from tests.passbench.policy.test_policy import in_wrapper
 
@@ -11,6 +16,7 @@ SCRIPT = 'if __name__ == "__main__":\n    import os\n'
 DATA = "import dataclasses\n@dataclasses.dataclass{}\nclass A:\n    a: int = 0\n"
 READS = "def leak(t):\n    return 1 if t > 0 else 0\n"
 TABLES = "import collections\nimport typing\nTABLE = collections.defaultdict(list)\n"
+VARIABLES = "K = typing.TypeVar('K')\nL = typing.TypeVar('L')\n"
 KEEPS = "def keep(t):\n    return 1\n"
 RUNNING = "G = (i for i in (1,))\n"
 HIDDEN = {
@@ -93,6 +99,18 @@ HIDDEN = {
         "RUN(x.sum())",
         "host_read",
     ),
+    "a tuple of types": (
+        f"import typing\n{VARIABLES}RUN = typing.Union[K, L][*tuple[exec, exec]]\n",
+        "RUN('1')",
+        "annotation",
+    ),
+    "a variable of any text": ("import typing\nMAKE = typing.AnyStr\n", "n", "forbidden_call"),
+    "what makes variables": ("import typing\nMAKE = typing.TypeVar\n", "n", "function_as_value"),
+    "a name of the interpreter's": (
+        "class interpreter_semantic(list):\n    def to_tensor(one, other):\n        exec('1')\n",
+        "n",
+        "rebinding",
+    ),
     "the keys of a dict": (
         "class A:\n    def __init__(self):\n        self.mapping = 1\nA()\n",
         "if {'a': x.sum()}.keys().mapping['a'] > 0:\n    n += 1",
@@ -122,6 +140,28 @@ def rules(before: str, statement: str, **others: str) -> set[str]:
     text = in_wrapper(statement).replace("\ndef pattern", f"\n{before}\ndef pattern", 1)
     files = {"rule.py": text, **{f"{name}.py": other for name, other in others.items()}}
     return {f.rule for f in check_files(PassFiles(("rule",), files, ()))}
+
+
+def test_variables_of_types_of_another_module_are_parts_of_types_too():
+    shared = f"import typing\n{VARIABLES}"
+    assert "annotation" in rules("from shared import K, L\nRUN = K | L\n", "RUN", shared=shared)
+    assert rules("import typing\nfrom shared import K, L\nRUN = typing.Dict[K, L]\n", "n", shared=shared) == set()
+
+
+def test_data_classes_call_no_function_of_the_module():
+    """What `dataclasses` writes looks its built-ins up among the names of the module in which the class is."""
+
+    @dataclasses.dataclass(frozen=True, order=True, slots=True)
+    class Made:
+        a: int = 0
+
+    written = [f for f in vars(Made).values() if getattr(f, "__globals__", None) is globals()]
+    asked = {name for f in written for name in inspect.unwrap(f).__code__.co_names if name in vars(builtins)}
+    assert {"hash"} <= asked <= CALLED_BY_DATA_CLASSES
+    for name in sorted(CALLED_BY_DATA_CLASSES - {"NotImplemented"}):
+        made = f"def {name}(*given):\n    exec('1')\n"
+        assert "rebinding" in rules(DATA.format("(frozen=True)") + made, "A()")
+        assert rules(made, "n") == set()
 
 
 @pytest.mark.parametrize("what", HIDDEN)
