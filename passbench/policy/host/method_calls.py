@@ -24,6 +24,8 @@ _WRITTEN_OTHERWISE = {
     "__len__": "len(x)", "__bool__": "bool(x)", "__getitem__": "x[key]", "__contains__": "key in x",
 }  # fmt: skip
 _WITHOUT_ARGUMENTS = frozenset("items keys values copy clear reverse popitem".split())
+_TAKING_NUMBERS = frozenset("index move_to_end".split())
+"""Methods that are given numbers beside a key: where to begin and to end, and at which end."""
 _COMPARING = frozenset("index count".split())
 _OF_CONTAINERS = {n for kind in (set, Counter, deque, OrderedDict) for n in dir(kind)} & targets.methods()
 """Methods of containers that tensors have too: of what is no tensor they are the container's, such as `set.add`."""
@@ -190,7 +192,7 @@ class MethodCalls(BuiltInCalls):
             of_class = given.holds_tensors and not base.is_tensor  # `torch.Tensor` may be a variable: `T.detach(x)`
             return ValueKind.OWN if name.startswith("new_") or base.is_made else ValueKind.TENSOR if of_class else base
         if name in names.CONTAINER_METHODS and not base.is_tensor:
-            keys = positional if name == "index" else positional[:1]  # the others say where to begin and to end
+            keys = [*positional, *keywords.values()] if name in _TAKING_NUMBERS else positional[:1]
             if name in _KEYED and joined(keys).holds_tensors:
                 self.read("a tensor is no key of a list or dict", scope, node)
             if name in _COMPARING and base.holds_tensors:

@@ -126,6 +126,9 @@ REFUSED = {
     "numbers from a star on": ("host_read", "for n, _ in enumerate(*([1], x.sum())):\n    pass", ""),
     "pairs by a tensor": ("host_read", "z = list(zip([1], [1, 2], strict=x.sum() > 0))", ""),
     "a place from a tensor on": ("host_read", "z = [1, 1].index(1, x.sum())", ""),
+    "an end by a tensor": (
+        "host_read", "D.move_to_end('a', last=x.sum())", "import collections\nD = collections.OrderedDict(a=1)\n"
+    ),
     "a sequence's method": ("in_place", "S.reverse(x)", "import typing\nS = typing.MutableSequence\n"),
     "a factory of fields": (
         "host_read", "z = asdict(A(x), dict_factory=f)",
