@@ -28,7 +28,8 @@ class GraphCopies:
         self.layouts = [(tuple(x.shape), x.stride(), x.dtype) for x in results]
         self._ways_in, self._ways_out = _ways(own, results)
         self._nodes: list[int] = []
-        self._launches: Any = None
+        self.launches: Any = None
+        """What launches the graph with other tensors: inputs, results, and those at `places`."""
         self.places = tuple([place for _, launch in self._ways_in for place in launch.behind])
         """Addresses of what the launches read and write beside tensors."""
 
@@ -45,16 +46,14 @@ class GraphCopies:
         for first, launch in self._ways_out:
             launch(tuple(given[first : first + SLOTS]), stream)
 
-    def replayable(self, graph: int) -> Any:
-        """What launches the instantiated graph with other tensors: inputs, results, and those at `places`."""
+    def replayable(self, graph: int) -> None:
+        """The graph is instantiated as this one: from now on there are `launches`."""
         steps, tensors = [], len(self._own) + len(self.layouts)
-        behind = tensors
+        end = tensors
         for first, launch in self._ways_in:
-            numbers = range(first, min(first + SLOTS, tensors)), range(behind, behind + len(launch.behind))
-            steps.append((launch.kernel, (*numbers[0], *numbers[1])))
-            behind += len(launch.behind)
-        self._launches = native().Launches(behind, tuple(steps), False, graph, tuple(self._nodes))
-        return self._launches
+            begin, end = end, end + len(launch.behind)
+            steps.append((launch.kernel, (*range(first, min(first + SLOTS, tensors)), *range(begin, end))))
+        self.launches = native().Launches(end, tuple(steps), False, graph, tuple(self._nodes))
 
     def replay(self, given: Sequence[torch.Tensor], stream: int) -> list[torch.Tensor]:
         """The graph's results for tensors of the buffers' layouts, in fresh memory."""
@@ -63,7 +62,7 @@ class GraphCopies:
         if math.gcd(ALIGNMENT, *addresses) != ALIGNMENT:
             given = [x if x.data_ptr() % ALIGNMENT == 0 else like(x).copy_(x) for x in map(stepping, given)]
             addresses = [x.data_ptr() for x in (*given, *fresh)]
-        self._launches.run((*addresses, *self.places), stream)
+        self.launches.run((*addresses, *self.places), stream)
         return fresh
 
 

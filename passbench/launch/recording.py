@@ -42,7 +42,7 @@ class Recording:
         self._graph.instantiate()
         self._carries = bool(self._flat) or any(self._carried)
         if self._carries:
-            self._launches = self._copies.replayable(self._graph.raw_cuda_graph_exec())
+            self._copies.replayable(self._graph.raw_cuda_graph_exec())
 
     def _warm_up(self, function: Callable, stream: torch.cuda.Stream) -> list[Any]:
         """Call the function until kernels are compiled and libraries have their workspaces for the stream. Returns its
@@ -71,7 +71,8 @@ class Recording:
         single = isinstance(self._result, torch.Tensor)
         if not (self._carries and self._all_flat and all(self._carried) and (single or type(self._result) is tuple)):
             return None
-        return Replay(len(self._flat), self._copies.layouts, single, self._copies.places, self._launches, self)
+        copies = self._copies
+        return Replay(len(self._flat), copies.layouts, single, copies.places, copies.launches, self)
 
     def replay(self, arguments: Sequence[Any], stream: int) -> Any:
         """What the function returns for these arguments, in fresh memory. `stream` is the current one."""

@@ -5,7 +5,6 @@ the real ones, and kernels compile for an H200.
 """
 
 import json
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import triton.language as tl
 
 from passbench.child.filled_memory import filled_memory
 from passbench.launch import Launch, LaunchPlan, PlanTable, empty_strided, plan_for
-from passbench.launch.native_launch import native
+from tests.support.cuda_driver import skip_without_native
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -183,10 +182,7 @@ def scale_kernel(x, out, n, factor: tl.constexpr, BLOCK: tl.constexpr = 64):
 @pytest.fixture(scope="module")
 def found(tmp_path_factory, torch_forks):
     """For each launch of the program: how often Triton's own path was taken, and what reached the driver."""
-    try:
-        native()
-    except (RuntimeError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"launches in C need gcc and Python's headers: {error}")
+    skip_without_native()
     directory = tmp_path_factory.mktemp("launch")
     (directory / "kernels.py").write_text(KERNEL)
     program = f"import sys\nsys.path[:0] = [{str(ROOT)!r}, {str(directory)!r}]\n{PROGRAM}"

@@ -1,21 +1,16 @@
 """`Launches`: one by one, as a graph that gets each call's tensors, and where the driver makes none."""
 
-import subprocess
-
 import pytest
 
 from passbench.launch.native_launch import DRIVER_FUNCTIONS, native
-from tests.support.cuda_driver import CudaDriver
+from tests.support.cuda_driver import CudaDriver, skip_without_native
 
 KERNEL, OTHER = 1, 2
 
 
 @pytest.fixture
 def cuda():
-    try:
-        native()
-    except (RuntimeError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"launches in C need gcc and Python's headers: {error}")
+    skip_without_native()
     return CudaDriver({KERNEL: "OOi", OTHER: "O"}, device=3)
 
 

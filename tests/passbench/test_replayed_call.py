@@ -4,7 +4,6 @@ Functions of CUDA's driver that note what they are asked for stand in for the re
 """
 
 import functools
-import subprocess
 
 import pytest
 import torch
@@ -13,7 +12,7 @@ from torch._C._dynamo import guards
 from passbench.launch import replayed_call as module
 from passbench.launch.native_launch import native
 from passbench.launch.replayed_call import Condition, Replay, replayed_call
-from tests.support.cuda_driver import CudaDriver, Run
+from tests.support.cuda_driver import CudaDriver, Run, skip_without_native
 
 LAYOUT = ((4,), (1,), torch.float32)
 STREAM, GRAPH = 7, 6000
@@ -24,10 +23,7 @@ FIRST, SECOND = 1, 2
 @pytest.fixture
 def cuda(monkeypatch):
     """A driver that knows a graph of two copies."""
-    try:
-        native()
-    except (RuntimeError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"launches in C need gcc and Python's headers: {error}")
+    skip_without_native()
     cuda = CudaDriver({FIRST: "OOO", SECOND: "OO"})
     cuda.graphs[GRAPH - 1000] = [10, 11]
     cuda.nodes |= {10: (FIRST, (1, 1, 1), 32, []), 11: (SECOND, (1, 1, 1), 32, [])}

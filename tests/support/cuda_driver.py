@@ -1,15 +1,26 @@
 """CUDA's driver as far as launches need it, on a machine without one: it notes what a GPU would have run."""
 
 import ctypes
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+import pytest
 
 from passbench.launch.native_launch import native
 
 _int, _unsigned, _long, _pointer, _size = ctypes.c_int, ctypes.c_uint, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t
 _pointers = ctypes.POINTER(_pointer)
 _TYPES = {"O": _pointer, "B": ctypes.c_uint8, "i": _int, "l": ctypes.c_long}
+
+
+def skip_without_native() -> None:
+    """Skip the test where launches in C cannot be built."""
+    try:
+        native()
+    except (RuntimeError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"launches in C need gcc and Python's headers: {error}")
 
 
 class _Parameters(ctypes.Structure):
