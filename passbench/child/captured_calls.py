@@ -5,7 +5,6 @@ fixed places of the shared memory, where the parent writes new values before eac
 kept, so that no two calls share memory in the graph's pool.
 """
 
-import gc
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import torch
 
 from passbench.child.outputs import flatten
+from passbench.launch.garbage_collection import without_collection
 
 _WARM_UP_CALLS = 2
 _WAIT_CYCLES = 600_000
@@ -51,18 +51,15 @@ class CapturedCalls:
             for _ in range(_WARM_UP_CALLS):  # libraries allocate a workspace for a stream in their first call on it
                 call(*rows[0])
         torch.cuda.synchronize()
-        gc.disable()  # what a collection frees during a capture may have to wait for the device
-        try:
-            with torch.cuda.graph(self._graph, stream=stream, capture_error_mode="thread_local"):
-                torch.cuda._sleep(_WAIT_CYCLES)
-                pads = []
-                for index, inputs in enumerate(rows):
-                    before(index)
-                    self.results.append(call(*inputs))
-                    after(index, self.results[-1])
-                    pads += [torch.empty(_PAD_BYTES, dtype=torch.uint8, device="cuda") for _ in range(_PADS)]
-        finally:
-            gc.enable()
+        graph = torch.cuda.graph(self._graph, stream=stream, capture_error_mode="thread_local")
+        with without_collection(), graph:  # what is freed in a capture may have to wait for the device
+            torch.cuda._sleep(_WAIT_CYCLES)
+            pads = []
+            for index, inputs in enumerate(rows):
+                before(index)
+                self.results.append(call(*inputs))
+                after(index, self.results[-1])
+                pads += [torch.empty(_PAD_BYTES, dtype=torch.uint8, device="cuda") for _ in range(_PADS)]
 
     def replay(self) -> None:
         """Run all calls on the current stream; does not wait."""

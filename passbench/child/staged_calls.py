@@ -1,6 +1,5 @@
 """The calls of one exchange: staged on their inputs, made one after another, and collected."""
 
-import gc
 import time
 from collections.abc import Callable, Collection, Generator
 from contextlib import AbstractContextManager, closing, nullcontext
@@ -26,6 +25,7 @@ from passbench.child.outputs import (
 from passbench.child.sealing import SealedCalls
 from passbench.ipc.messages import Code, Collect, Go, Observe, Profile, Stage, WorkerReply
 from passbench.ipc.observation import Observation
+from passbench.launch.garbage_collection import without_collection
 
 _FLUSH_BYTES = 256 << 20  # several times the largest L2 cache
 
@@ -67,26 +67,22 @@ class StagedCalls:
         synchronize, seed, clock = self._memory.synchronize, command.seed, time.perf_counter_ns
         sealed = self._sealed.calls
         flush, spent = command.flush, 0
-        gc.disable()
-        try:
-            with self._filling():
-                for index, inputs in enumerate(self._rows[command.first : command.end], command.first):
-                    if flush or index in sealed:
-                        self._make_ready(index, flush)
-                    try:
-                        begin = clock()
-                        if seed is not None:
-                            torch.manual_seed(seed)
-                        results.append(call(*inputs))
-                        synchronize()
-                        if index > command.first:
-                            spent += clock() - begin
-                    except BaseException as error:  # as in `handle`
-                        raise CallFailed(index) from error
-                    if index in sealed:
-                        self._take(index)
-        finally:
-            gc.enable()
+        with without_collection(), self._filling():
+            for index, inputs in enumerate(self._rows[command.first : command.end], command.first):
+                if flush or index in sealed:
+                    self._make_ready(index, flush)
+                try:
+                    begin = clock()
+                    if seed is not None:
+                        torch.manual_seed(seed)
+                    results.append(call(*inputs))
+                    synchronize()
+                    if index > command.first:
+                        spent += clock() - begin
+                except BaseException as error:  # as in `handle`
+                    raise CallFailed(index) from error
+                if index in sealed:
+                    self._take(index)
         if command.end is not None and not goes_on:  # what these calls have allocated is not the others'
             self._rehearsed = command.end
             self._note_memory()

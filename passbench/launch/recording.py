@@ -1,14 +1,13 @@
 """A CUDA graph of one function's launches, and what carries inputs into it and results out of it."""
 
-import contextlib
-import gc
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from passbench.launch.branches import branching, leaves_of
+from passbench.launch.garbage_collection import without_collection
 from passbench.launch.graph_copies import GraphCopies, is_flat, is_flat_result, like, overlaps_itself, stepping
 from passbench.launch.replayed_call import Replay
 
@@ -57,7 +56,7 @@ class Recording:
     def _record(self, function: Callable, warm: Sequence[Any], stream: torch.cuda.Stream) -> None:
         """Record the function's launches between the copies. Its results are to be like `warm`."""
         graph = torch.cuda.graph(self._graph, stream=stream, capture_error_mode="thread_local")
-        with torch.no_grad(), _no_collection(), graph:
+        with torch.no_grad(), without_collection(), graph:  # what is freed in a capture may have to wait for the device
             self._copies.record_in(stream.cuda_stream)
             with branching(self._own):
                 self._result = function(*self._own)
@@ -100,18 +99,6 @@ class Recording:
 def random_offset() -> int:
     """How many random numbers the current device has drawn, in torch's count: what draws some moves it."""
     return torch.cuda.default_generators[torch.cuda.current_device()].get_offset()
-
-
-@contextlib.contextmanager
-def _no_collection() -> Iterator[None]:
-    """Garbage is not collected: what is freed during a capture may have to wait for the device."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
 
 
 def _copied(arguments: Sequence[Any]) -> list[Any]:

@@ -3,6 +3,6 @@
 In: both workers, ready to be called. Out: times, speedups with intervals, and spreads, with the GPU's
 state around them. Read first: `stopwatch.py`, then `statistics.py`; `rounds.py` times many candidates at once.
 
-May import: passbench.ipc, passbench.inputs, passbench.workers, passbench.layers, passbench.result,
-passbench.settings, storage.
+May import: passbench.ipc, passbench.inputs, passbench.workers, passbench.layers,
+passbench.launch.garbage_collection, passbench.result, passbench.settings, storage.
 """

@@ -9,7 +9,6 @@ sole_op passes). `benchmarks/passbench/h100_table_276` says what was excluded, a
 """
 
 import contextlib
-import gc
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from functools import partial
 from passbench.inputs.batch_layout import BatchLayout
 from passbench.inputs.distribution import Distribution
 from passbench.ipc.messages import Go
+from passbench.launch.garbage_collection import without_collection
 from passbench.layers import Layers
 from passbench.result import NO_GRAPH_OF_CANDIDATE, NO_GRAPH_OF_EAGER, Times, Timing, VariantFailure
 from passbench.timing import cores
@@ -113,10 +113,9 @@ class Rounds:
         eager fails."""
         chosen = cores.choose(self._pair.device)
         workers = [side.worker for side in (self._eager, *self._sides)]
-        collecting = gc.isenabled()
-        gc.disable()
+        pinned = cores.on_cores(chosen.parent) if chosen else contextlib.nullcontext()
         try:
-            with cores.on_cores(chosen.parent) if chosen else contextlib.nullcontext():
+            with without_collection(), pinned:
                 for worker in workers if chosen else ():
                     worker.pin(chosen.children)
                 size, seconds = self._warm_up()
@@ -126,8 +125,6 @@ class Rounds:
         finally:
             for worker in workers if chosen else ():
                 worker.unpin()
-            if collecting:
-                gc.enable()
         found = {}
         for side in self._running():
             with turn_to(self._pair, side), self._pair.phases("statistics"):

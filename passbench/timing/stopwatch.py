@@ -1,12 +1,12 @@
 """Timing a variant: exchanges of eager and candidate in pairs on the same fresh inputs, by the parent's clock."""
 
 import contextlib
-import gc
 import math
 import time
 from collections.abc import Callable, Sequence
 
 from passbench.inputs.distribution import Distribution
+from passbench.launch.garbage_collection import without_collection
 from passbench.result import NO_GRAPH_OF_CANDIDATE, NO_GRAPH_OF_EAGER, Times, Timing, VariantFailure
 from passbench.timing import bandwidth, cores
 from passbench.timing.alone import refusal
@@ -55,24 +55,19 @@ class Stopwatch:
         """Times by both clocks, "device" on a GPU alone. Raises VariantFailure."""
         device, method, note, broken = None, None, "", None
         clock = DeviceClock(self._exchanges)
-        collecting = gc.isenabled()
-        gc.disable()  # of the parent, whose clock it is; the child's is off too
-        try:
-            with cores.on_cores(self._cores.parent) if self._cores else contextlib.nullcontext():
-                self._pin()
-                size, slowest = self._warm_up()
-                e2e = self._end_to_end(size, slowest)
-                if self._pair.device.type == "cuda":
-                    try:
-                        device, method = clock.by_graph(size, slowest), GRAPH
-                    except Uncapturable as failure:
-                        broken = failure.worker
-                        side = NO_GRAPH_OF_EAGER if broken is self._pair.eager else NO_GRAPH_OF_CANDIDATE
-                        note = f"{side}: {failure}"[:_NOTE_LETTERS]
-                self._check_pinned()
-        finally:
-            if collecting:
-                gc.enable()
+        pinned = cores.on_cores(self._cores.parent) if self._cores else contextlib.nullcontext()
+        with without_collection(), pinned:  # of the parent, whose clock it is; the child collects nothing either
+            self._pin()
+            size, slowest = self._warm_up()
+            e2e = self._end_to_end(size, slowest)
+            if self._pair.device.type == "cuda":
+                try:
+                    device, method = clock.by_graph(size, slowest), GRAPH
+                except Uncapturable as failure:
+                    broken = failure.worker
+                    side = NO_GRAPH_OF_EAGER if broken is self._pair.eager else NO_GRAPH_OF_CANDIDATE
+                    note = f"{side}: {failure}"[:_NOTE_LETTERS]
+            self._check_pinned()
         if broken is not None and self._believed:
             self._pair.restart(broken)
             device = clock.by_kernels()

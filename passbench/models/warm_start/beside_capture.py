@@ -13,6 +13,7 @@ import torch
 import torch._dynamo.config
 
 from passbench.launch.copies import load_copies
+from passbench.launch.garbage_collection import without_collection
 from passbench.models.parameters.weight_merging import folded_weights
 from passbench.models.warm_start.compiler_hashes import CompilerHashes
 
@@ -118,14 +119,11 @@ def _begun(work: Callable[[], None], name: str) -> threading.Thread:
 def garbage_later() -> Iterator[None]:
     """Python looks for no garbage meanwhile, and dynamo asks for none: a sixth of a capture, which makes many objects
     and little garbage. What was made counts as old afterwards, so that the next full collection looks at it first."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        with torch._dynamo.config.patch(run_gc_after_compile=False):
-            yield
-    finally:
-        if gc.get_freeze_count() == 0:
-            gc.freeze()
-            gc.unfreeze()
-        if enabled:
-            gc.enable()
+    with without_collection():
+        try:
+            with torch._dynamo.config.patch(run_gc_after_compile=False):
+                yield
+        finally:
+            if gc.get_freeze_count() == 0:
+                gc.freeze()
+                gc.unfreeze()
