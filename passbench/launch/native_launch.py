@@ -16,7 +16,7 @@ from triton.runtime.build import compile_module_from_src
 
 _SOURCES = [
     Path(__file__).with_name("native") / f"{name}.c"
-    for name in ("driver", "kernel", "launches", "guarded_call", "replayed_call", "module")
+    for name in ("driver", "kernel", "launches", "call", "guarded_call", "replayed_call", "module")
 ]
 """One behind the other, each uses what is above it."""
 DRIVER_FUNCTIONS = (

@@ -2,10 +2,11 @@
    and says why.
 
    `Driver` (here) has the functions of CUDA's driver. `Kernel` (kernel.c) is a compiled kernel with all arguments bound but
-   the addresses of its tensors. `Launches` (launches.c) are launches of kernels one after another. `GuardedCall`
-   (guarded_call.c) is a function of tensors that checks them, allocates fresh ones, and launches kernels on all of these.
-   `ReplayedCall` (replayed_call.c) is one that copies its tensors to where a CUDA graph reads them, and replays it. None
-   knows torch: tensors are asked for `data_ptr`, `dtype` and `get_device`, as Python code would ask them. */
+   the addresses of its tensors. `Launches` (launches.c) are launches of kernels one after another. A `Call` (call.c) is a
+   function of tensors that allocates fresh ones, and makes launches on all of these. There are two kinds: `GuardedCall`
+   (guarded_call.c) checks the dtypes and the device of its tensors; `ReplayedCall` (replayed_call.c) copies its tensors to
+   where a CUDA graph reads them, and replays it. None knows torch: tensors are asked for `data_ptr`, `dtype` and
+   `get_device`, as Python code would ask them. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stddef.h>
@@ -48,8 +49,15 @@ typedef struct {
     int (*destroy_exec)(void *exec);
 } Driver;
 
+/* -1 and an error if an object of this type is made with keywords. */
+static int no_keywords(PyTypeObject *type, PyObject *kwargs) {
+    if (!kwargs || !PyDict_GET_SIZE(kwargs)) return 0;
+    PyErr_Format(PyExc_TypeError, "%s takes no keywords", type->tp_name);
+    return -1;
+}
+
 static PyObject *driver_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    if (kwargs && PyDict_GET_SIZE(kwargs)) return PyErr_Format(PyExc_TypeError, "a Driver takes no keywords");
+    if (no_keywords(type, kwargs) < 0) return NULL;
     Driver *self = (Driver *)type->tp_alloc(type, 0);
     if (!self) return NULL;
     void **places[] = {(void **)&self->launch,         (void **)&self->describe,       (void **)&self->retain,

@@ -36,7 +36,7 @@ static PyObject *kernel_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     int device, grid[3], threads, shared;
     Py_ssize_t tensors, length;
     const char *kinds;
-    if (kwargs && PyDict_GET_SIZE(kwargs)) return PyErr_Format(PyExc_TypeError, "a Kernel takes no keywords");
+    if (no_keywords(type, kwargs) < 0) return NULL;
     if (!PyArg_ParseTuple(args, "O!iK(iii)iins#O!", driver_type, &driver, &device, &function, &grid[0], &grid[1],
                           &grid[2], &threads, &shared, &tensors, &kinds, &length, &PyTuple_Type, &values))
         return NULL;

@@ -173,7 +173,7 @@ static PyObject *launches_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     PyObject *steps, *exec = NULL, *nodes = NULL;
     Py_ssize_t tensors;
     int own;
-    if (kwargs && PyDict_GET_SIZE(kwargs)) return PyErr_Format(PyExc_TypeError, "Launches take no keywords");
+    if (no_keywords(type, kwargs) < 0) return NULL;
     if (!PyArg_ParseTuple(args, "nO!p|O!O!", &tensors, &PyTuple_Type, &steps, &own, &PyLong_Type, &exec, &PyTuple_Type,
                           &nodes))
         return NULL;

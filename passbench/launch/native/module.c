@@ -12,7 +12,7 @@ PyMODINIT_FUNC PyInit_passnet_launch(void) {
         driver_type = (PyTypeObject *)PyType_FromSpec(&driver_spec),
         kernel_type = (PyTypeObject *)PyType_FromSpec(&kernel_spec),
         launches_type = (PyTypeObject *)PyType_FromSpec(&launches_spec),
-        (PyTypeObject *)PyType_FromSpec(&call_spec),
+        (PyTypeObject *)PyType_FromSpec(&guarded_spec),
         (PyTypeObject *)PyType_FromSpec(&replayed_spec),
     };
     int good = data_ptr && dtype && get_device;
