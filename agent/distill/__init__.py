@@ -6,7 +6,8 @@ eager. Read first: `static.py` (without measuring), then `tuned.py` (with), `tas
 
 Which ops go into one kernel is decided in two steps. `regions.py` cuts a graph into regions that need no library call.
 TorchInductor's scheduler makes kernels of a region (`extraction.kernels.lowering`); `kernels/schedule.py` reads them.
-Before that, `rewrites/` splits biases off library calls. `launches/` makes one launch of small kernels.
+Before that, `rewrites/` splits biases off library calls. `launches/` makes one launch of small kernels. `source/`
+writes the module of a region.
 
 `other_inputs/library_calls.py` writes ops as the calls that eager makes: for inputs that a pass has no kernels for, and
 between kernels where `whole_graphs.py` makes one CUDA graph of all. `any_constants.py` makes a replacement for graphs

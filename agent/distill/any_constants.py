@@ -13,8 +13,8 @@ import torch
 from agent.distill.eager.op_effects import OpEffectsError, TensorLayout, find_effects
 from agent.distill.kernels.index_expressions import Unsupported
 from agent.distill.other_inputs.library_calls import WRITE_INTO, library_body
-from agent.distill.pattern_source import pattern_source, short_names
 from agent.distill.regions import region_of
+from agent.distill.source.pattern_source import pattern_source, short_names
 from agent.distill.whole_graphs import whole_graph
 from passbench.contract import ContractError, PassFiles
 from passbench.matching.trace_pattern import trace_pattern

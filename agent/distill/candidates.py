@@ -20,11 +20,11 @@ from agent.distill.lowered_regions import FAILURES, Sketches
 from agent.distill.other_inputs.general_plans import layouts_of_any_size
 from agent.distill.other_inputs.kept_plans import Layouts
 from agent.distill.other_inputs.library_calls import without_library_call
-from agent.distill.pass_source import Case
-from agent.distill.pattern_source import pattern_source
 from agent.distill.regions import Region, find_regions, inputs_of, region_of
 from agent.distill.rewrites.split_biases import SplitGraph, linears_apart, linears_within, split_biases
 from agent.distill.rounding import Confirms, Rounding, assumed, rounded
+from agent.distill.source.pass_source import Case
+from agent.distill.source.pattern_source import pattern_source
 from storage.graph.record import Graph, refs
 from storage.records import Input, Variant
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from agent.distill.eager.op_effects import OpEffectsError, find_effects
 from agent.distill.inductor.whole_source import STRICT
 from agent.distill.kernels.formulas.small_products import LEAST, MOST, has_kernel
-from agent.distill.pass_source import Style
 from agent.distill.search.best_so_far import BestSoFar
 from agent.distill.search.found_families import SearchChoice
 from agent.distill.search.last_turns import in_turns, near
 from agent.distill.search.neighbours import by_lanes, compiled_alternatives, in_cuda_graphs, one_after_another
 from agent.distill.search.trial import SearchTrial, known, right_together, writes
+from agent.distill.source.style import Style
 from agent.distill.static import SampleTasks
 from agent.distill.whole_graphs import WORTH
 from storage.records import Sample, Variant

@@ -18,11 +18,12 @@ from agent.distill.inductor.whole_source import CompiledGraph, compiled_graph, c
 from agent.distill.kernels.index_expressions import Unsupported
 from agent.distill.kernels.schedule import KernelBody
 from agent.distill.lowered_regions import Sketches
-from agent.distill.pass_source import Style, module_source
-from agent.distill.pattern_source import short_names
 from agent.distill.rewrites.channels_last import in_channels_last
 from agent.distill.rewrites.split_biases import LINEAR, linears_within, split_biases
 from agent.distill.rounding import Rounding
+from agent.distill.source.pass_source import module_source
+from agent.distill.source.pattern_source import short_names
+from agent.distill.source.style import Style
 from agent.distill.whole_graphs import (
     WholeGraph,
     in_branches,

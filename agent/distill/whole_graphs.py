@@ -24,8 +24,8 @@ from agent.distill.eager.op_effects import OpEffects, OpEffectsError, TensorLayo
 from agent.distill.kernels.index_expressions import Unsupported
 from agent.distill.other_inputs.library_calls import LibraryWriter, freed, without_library_call
 from agent.distill.other_inputs.written_for import LARGER, asks, table
-from agent.distill.pattern_source import function_name, pattern_source, short_names
 from agent.distill.regions import Region, dependencies, region_of
+from agent.distill.source.pattern_source import function_name, pattern_source, short_names
 from storage.graph.record import Graph, Ref, map_refs, refs
 from storage.graph.render import value_name
 from storage.records import Input, Variant

@@ -14,8 +14,8 @@ from agent.distill.kernels.launch_configs import LaunchLimits, choose, reads_acr
 from agent.distill.kernels.schedule import KernelBody
 from agent.distill.kernels.text_template import template
 from agent.distill.lowered_regions import Sketches
-from agent.distill.pass_source import Case
-from agent.distill.pattern_source import pattern_source
+from agent.distill.source.pass_source import Case
+from agent.distill.source.pattern_source import pattern_source
 from agent.readable.kernel_text import MOST_COLUMNS, GeneralKernel, Unreadable, general_kernel, host_order, one_row
 from agent.readable.sizes import HostSizes
 from storage.graph.as_json import to_json

@@ -6,8 +6,8 @@ from dataclasses import replace
 from agent.distill.candidates import Candidate
 from agent.distill.kernels.index_expressions import Unsupported
 from agent.distill.lowered_regions import Sketches
-from agent.distill.pattern_source import pattern_source
 from agent.distill.regions import Region, region_of
+from agent.distill.source.pattern_source import pattern_source
 from agent.distill.whole_graphs import WholeGraph, steps, whole_graph
 from agent.readable.module_source import ReadableModule, RegionSource, free_name, region_source, replaced_by
 from agent.readable.task_names import named_as_in_task

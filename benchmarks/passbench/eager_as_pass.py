@@ -11,8 +11,8 @@ from pathlib import Path
 from agent.distill.eager.op_effects import OpEffectsError, find_effects
 from agent.distill.kernels.index_expressions import Unsupported
 from agent.distill.other_inputs.library_calls import library_body
-from agent.distill.pattern_source import pattern_source
 from agent.distill.regions import region_of
+from agent.distill.source.pattern_source import pattern_source
 from passbench.contract import NAMES_FILE, PassFiles, write_pass_dir
 from passbench.policy.check import check_files
 from storage.graph.render import value_name

@@ -12,8 +12,8 @@ import torch
 from agent.distill.eager.op_effects import OpEffectsError, find_effects
 from agent.distill.kernels.launch_configs import LaunchLimits
 from agent.distill.lowered_regions import Sketches
-from agent.distill.pass_source import Style
 from agent.distill.rounding import Rounding
+from agent.distill.source.style import Style
 from agent.distill.static import Distill
 from agent.readable.author import Readable
 from passbench.contract import NAMES_FILE, write_pass_dir

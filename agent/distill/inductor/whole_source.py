@@ -9,7 +9,7 @@ from agent.distill.inductor.kernel_code import NAME, helper_sources
 from agent.distill.inductor.wrapper_code import HostBuffer, HostCode, KernelCall, host_code
 from agent.distill.kernels.index_expressions import Unsupported
 from agent.distill.other_inputs.written_for import key
-from agent.distill.pattern_source import short_names
+from agent.distill.source.pattern_source import short_names
 from agent.distill.whole_graphs import WholeGraph, steps
 from storage.graph.as_json import from_json, to_json
 from storage.graph.render import value_name

@@ -9,9 +9,9 @@ from agent.distill.eager.sum_order import PROCESSORS
 from agent.distill.inductor.whole_source import DEFAULT
 from agent.distill.kernels.launch_configs import choose, has_short_rows, in_lanes, reads_across
 from agent.distill.launches.side_by_side import joins
-from agent.distill.pass_source import Style
 from agent.distill.search.found_families import SearchChoice
 from agent.distill.search.trial import SearchTrial
+from agent.distill.source.style import Style
 from agent.distill.task_plan import Task
 from agent.distill.whole_graphs import WORTH
 

@@ -20,9 +20,10 @@ import torch
 import torch.nn.functional as F
 
 from agent.distill.kernels.host_program import sketch
-from agent.distill.pass_source import Case, Style, module_source
 from agent.distill.regions import region_of
 from agent.distill.rounding import Rounding, rounded
+from agent.distill.source.pass_source import Case, module_source
+from agent.distill.source.style import Style
 from benchmarks.agent.h200_distill.orders import DTYPES, cases
 from tests.agent.support import tensor, variant
 

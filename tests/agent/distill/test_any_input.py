@@ -12,7 +12,7 @@ from agent.distill.candidates import Options, find_candidates
 from agent.distill.eager.op_effects import find_effects
 from agent.distill.lowered_regions import Sketches
 from agent.distill.other_inputs.library_calls import freed, library_body, out_of_place, replayable, without_library_call
-from agent.distill.pass_source import Style
+from agent.distill.source.style import Style
 from agent.distill.static import Distill
 from passbench.policy.check import check_dir
 from storage.graph.record import Graph, Op, Ref, RunDevice

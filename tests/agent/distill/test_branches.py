@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from agent.ahead.quick_measure import QuickMeasure
 from agent.distill.branches import BRANCHES, Unit, branched, is_atomic, parts, spread_out
-from agent.distill.pass_source import Style
+from agent.distill.source.style import Style
 from agent.distill.static import Distill
 from passbench.policy.check import check_dir
 from storage.graph.record import Op

@@ -6,8 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from agent.distill.pass_source import Style
 from agent.distill.rewrites.channels_last import in_channels_last
+from agent.distill.source.style import Style
 from agent.distill.tuned import Tuned
 from passbench.policy.check import check_dir
 from storage.graph.as_fx import to_module

@@ -5,7 +5,7 @@ import ast
 import torch
 import torch.nn.functional as F
 
-from agent.distill.pass_source import Style
+from agent.distill.source.style import Style
 from agent.distill.static import Distill
 from tests.agent.support import ANY, sample, tensor, variant
 

@@ -9,8 +9,8 @@ import torch.nn.functional as F
 
 from agent.ahead.quick_measure import QuickMeasure
 from agent.distill.lowered_regions import Sketches
-from agent.distill.pass_source import Style
 from agent.distill.rounding import Rounding, assumed
+from agent.distill.source.style import Style
 from agent.distill.static import Distill
 from agent.distill.task_plan import float_dtypes
 from tests.agent.distill.families import FAMILIES

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from agent.distill.pass_source import Style
+from agent.distill.source.style import Style
 from agent.distill.static import Distill
 from tests.agent.support import ANY, sample, tensor, variant
 

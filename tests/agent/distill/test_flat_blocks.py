@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from agent.distill.kernels.launch_configs import LaunchLimits
 from agent.distill.lowered_regions import Sketches
-from agent.distill.pass_source import Style
+from agent.distill.source.style import Style
 from agent.distill.static import Distill
 from tests.agent.support import ANY, sample, tensor, variant
 

@@ -11,7 +11,7 @@ from agent.distill.inductor.kernel_code import helper_sources
 from agent.distill.inductor.whole_source import compiled_graph, compiled_source
 from agent.distill.inductor.wrapper_code import KernelCall
 from agent.distill.kernels.index_expressions import Unsupported
-from agent.distill.pass_source import Style
+from agent.distill.source.style import Style
 from agent.distill.static import Distill
 from agent.distill.whole_graphs import whole_graph
 from passbench.contract import read_pass_dir

@@ -12,10 +12,10 @@ from agent.distill.eager.emulated_sums import added, rows_of
 from agent.distill.eager.sum_order import sum_order
 from agent.distill.kernels.helpers.thread_sums import HELPERS
 from agent.distill.kernels.launch_configs import LaunchLimits
-from agent.distill.pass_source import Style
 from agent.distill.rounding import Rounding
 from agent.distill.search.found_families import SearchChoice
 from agent.distill.search.neighbours import steps
+from agent.distill.source.style import Style
 from passbench.policy.check import check_dir
 from tests.agent.distill.test_ordered import _wide
 from tests.agent.distill.test_split_biases import _task

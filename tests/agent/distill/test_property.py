@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent.distill.kernels.launch_configs import LaunchLimits
-from agent.distill.pass_source import Style
+from agent.distill.source.style import Style
 from agent.distill.static import Distill
 from storage.graph.as_fx import from_fx
 from storage.records import Variant

@@ -10,10 +10,10 @@ from agent.ahead.quick_measure import QuickMeasure
 from agent.distill.eager.emulated_sums import added
 from agent.distill.eager.sum_order import SumOrder, sum_order
 from agent.distill.kernels.launch_configs import LaunchLimits
-from agent.distill.pass_source import Style
 from agent.distill.rounding import Rounding
 from agent.distill.search.found_families import SearchChoice
 from agent.distill.search.neighbours import in_other_order
+from agent.distill.source.style import Style
 from tests.agent.distill.test_ordered import _pass, _wide
 from tests.agent.distill.test_split_biases import _task
 from tests.agent.support import in_dtype, sample, tensor, variant

@@ -10,9 +10,9 @@ from agent.distill.kernels.launch_configs import LaunchLimits, choose
 from agent.distill.kernels.schedule import distance
 from agent.distill.kernels.value_graph import ROW
 from agent.distill.lowered_regions import Sketches
-from agent.distill.pass_source import Style
 from agent.distill.search.found_families import SearchChoice
 from agent.distill.search.neighbours import steps
+from agent.distill.source.style import Style
 from agent.distill.static import Distill
 from passbench.policy.check import check_dir
 from tests.agent.support import ANY, in_dtype, sample, tensor, variant

@@ -10,11 +10,11 @@ import torch.nn.functional as F
 
 from agent.author import Attempt, SeenInDraws
 from agent.distill.kernels.launch_configs import LaunchLimits
-from agent.distill.pass_source import Style
 from agent.distill.search.found_families import SearchChoice
 from agent.distill.search.neighbours import steps
 from agent.distill.search.probes import spread
 from agent.distill.search.scores import NOTHING, Merit, expected, ranked, speedup
+from agent.distill.source.style import Style
 from agent.distill.static import Distill
 from agent.distill.tuned import Tuned
 from agent.run.attempts import write_pass

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from agent.distill.inductor.whole_source import STRICT, compiled_graph, compiled_source
 from agent.distill.lowered_regions import Sketches
-from agent.distill.pass_source import Style
+from agent.distill.source.style import Style
 from agent.distill.static import Distill
 from agent.distill.whole_graphs import whole_graph
 from passbench.bench import Bench

@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 
 from agent.distill.lowered_regions import Sketches
-from agent.distill.pass_source import Style
 from agent.distill.rounding import Rounding
+from agent.distill.source.style import Style
 from agent.distill.static import Distill
 from agent.distill.task_plan import float_dtypes
 from passbench.policy.check import check_dir
