@@ -2,7 +2,7 @@
 
 In: a sample, and on a GPU a `Bench` to measure with. Out: a pass directory, or the decision to leave the sample to
 eager. Read first: `static.py` (without measuring), then `tuned.py` (with), `task_plan.py` (a sample as it sees it) and
-`candidates.py` (one graph's regions). `search/` has what `tuned.py` searches with.
+`candidates.py` (one graph's regions). `sample_search.py` is the search of `tuned.py`, `search/` what it searches with.
 
 Which ops go into one kernel is decided in two steps. `regions.py` cuts a graph into regions that need no library call.
 TorchInductor's scheduler makes kernels of a region (`extraction.kernels.lowering`); `kernels/schedule.py` reads them.

@@ -1,4 +1,14 @@
-"""What is measured behind the searches of a sample: single passes that no search comes to."""
+"""What is measured behind the searches of a sample: single passes that no search comes to.
+
+Eager's linears in single precision add their biases within the product, often by a slower way to multiply than without
+(`rewrites.split_biases`). Where eager's bits are kept otherwise, or nothing but views follows a linear, the same
+kernels with linears without biases are measured, and must be right in further draws. So are kernels that compute small
+products of matrices, which saves their launches (`formulas.small_products`).
+
+TorchInductor's own code for the whole graph (`agent.distill.inductor`) is measured behind these. Where it is right and
+faster it is handed in as it is. The last that is measured, however late it is, is what `agent.distill.static` writes
+without measuring: a search that had little time must not hand in less.
+"""
 
 import math
 from collections.abc import Iterable, Sequence
