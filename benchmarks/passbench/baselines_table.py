@@ -3,7 +3,7 @@
 It takes as many sittings as there is time for.
 
     python3 -m benchmarks.passbench.baselines_table VERSION_DIR... --names FILE --out DIR --budget 560 --device cuda:0
-        [--first 180] [--now 110] [--write 150] [--tune 22] [--search 4] [--authors 6] [--processes 9]
+        [--first 180] [--now 110] [--write 150] [--tune 22] [--dearest-first] [--search 4] [--authors 6] [--processes 9]
         [--full 4] [--full-of sole_op] [--passes ROWS.parquet ...]
 
 Samples are those that FILE names, in its order, each from the first version that has it; one variant of each, whose
@@ -13,7 +13,7 @@ dtype changes from sample to sample. A sitting has three parts:
    compile all baselines but max-autotune for the first `--now` samples that have no rows; where an earlier sitting has
    written the passes, authors' processes compile. Then all together compile the passes, `--processes` and `--authors`
    processes with several each. Max-autotune has `--tune` seconds and a grace, the cheapest samples of each category
-   first (`benchmarks.passbench.max_autotune`). What it does not come to has no row of it;
+   first, or the dearest of all (`benchmarks.passbench.max_autotune`). What it does not come to has no row of it;
 2. then nothing but the timing is at work: each sample under all of them at once (`passbench.shared_bench`). What used
    the processor meanwhile is said in the end;
 3. the first `--full` samples, of the categories `--full-of`, are measured once more, one compiler after another
@@ -51,7 +51,7 @@ from agent.distill.tuned import Tuned
 from agent.run.choose import floating_dtype
 from benchmarks.passbench.compared import AUTHOR, STATIC, STRICT, text_of
 from benchmarks.passbench.host_noise import processor_use
-from benchmarks.passbench.max_autotune import TUNED, tune
+from benchmarks.passbench.max_autotune import TUNED, cheapest_first, dearest_first, tune
 from benchmarks.passbench.recorded_passes import keep_answers
 from benchmarks.passbench.static_too import StaticToo
 from passbench.contract import read_pass_dir
@@ -166,7 +166,8 @@ def write_and_compile(sitting: Sitting, bench: SharedBench) -> list[tuple[Sample
     ]
     together = max(1, given.processes + given.authors)
     compile_passes(sitting, bench, ready, together)
-    missed += tune(bench, [sample for sample, _ in ready], given.tune, together)
+    order = dearest_first if given.dearest_first else cheapest_first
+    missed += tune(bench, order(sample for sample, _ in ready), given.tune, together)
     say_missed(sitting, missed)
     tuned = {sample.sample for sample, _ in ready if bench.compiled(TUNED, sample.variants[0])}
     sitting.say(f"{len(ready)} samples can be measured, {len(tuned)} of them by {TUNED}")
@@ -330,6 +331,7 @@ def _parsed() -> argparse.Namespace:
     add("--patience", type=float, default=45.0, metavar="SECONDS", help="what a sample may take distill in all")
     add("--write", type=float, default=150.0, metavar="SECONDS", help="what passes and compiling have")
     add("--tune", type=float, default=22.0, metavar="SECONDS", help="what max-autotune has for compiling")
+    add("--dearest-first", action="store_true", help="max-autotune has time for all, and begins with the dearest")
     add("--passes", type=Path, nargs="*", default=[], help="rows whose passes are answers where there are none yet")
     add("--budget", type=float, default=560.0, metavar="SECONDS", help="after these no further sample is begun")
     add("--full", type=int, default=4, help="samples that are measured once more, one compiler after another")

@@ -1,7 +1,8 @@
 """Max-autotune compiled ahead for the table (`benchmarks.passbench.baselines_table`), while nothing is timed.
 
 A variant takes it half a minute of a core, since it compiles and times many kernels for each product and convolution.
-So the cheapest come first, the categories in turn. TorchInductor's cache spares it nothing in a later call: with the
+So the cheapest come first, the categories in turn, unless there is time for all: then the dearest come first, so that
+the last ones to be compiled are short. TorchInductor's cache spares it nothing in a later call: with the
 graphs of 198 variants in its cache it took as long for them on a GPU (2.0 and 2.8 s a variant with 15 processes, 2.1
 without).
 """
@@ -37,12 +38,18 @@ def cheapest_first(samples: Iterable[Sample]) -> list[Sample]:
     return [one for turn in zip_longest(*by_category.values()) for one in turn if one is not None]
 
 
+def dearest_first(samples: Iterable[Sample]) -> list[Sample]:
+    """Samples of one variant, the dearest first, of all categories."""
+    return sorted(samples, key=lambda sample: cost(sample.variants[0]), reverse=True)
+
+
 def tune(bench: SharedBench, samples: Sequence[Sample], seconds: float, processes: int) -> list[tuple[str, Missed]]:
-    """Have processes compile what there is time for, the cheapest first. What a process had compiled that had to be
-    ended is in the cache of this call, and is read from there once more. Returns what was missed, with the compiler."""
+    """Have processes compile the samples in this order as far as there is time. What a process had compiled that had to
+    be ended is in the cache of this call, and is read from there once more. Returns what was missed, with the
+    compiler."""
     if not samples or seconds <= 0:
         return []
-    variants = [sample.variants[0] for sample in cheapest_first(samples)]
+    variants = [sample.variants[0] for sample in samples]
     missed = bench.compile_all([TUNED], variants, processes, time.monotonic() + seconds, GRACE)
     lost = [one.variant for _, one in missed if one.reason == LOST]
     if lost:

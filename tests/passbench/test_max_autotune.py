@@ -6,7 +6,7 @@ import torch
 
 from agent.ahead.author_pool import Answers
 from benchmarks.passbench.baselines_table import _one_variant
-from benchmarks.passbench.max_autotune import cheapest_first
+from benchmarks.passbench.max_autotune import cheapest_first, dearest_first
 from benchmarks.passbench.recorded_passes import keep_answers
 from passbench.contract import read_pass_dir
 from tests.passbench.samples import PASSES, add_relu_sample, sample, spec, variant
@@ -16,7 +16,7 @@ def named(name: str, category: str, function) -> object:
     return replace(sample(variant(function, spec("x", 8, 8), spec("y", 8, 8))), sample=name, category=category)
 
 
-def test_the_cheapest_of_each_category_come_in_turn():
+def test_the_cheapest_of_each_category_come_in_turn_or_the_dearest_of_all():
     given = [
         named("product", "fusible", lambda x, y: (torch.matmul(x, y),)),
         named("three", "fusible", lambda x, y: ((x + y).relu() * 2,)),
@@ -24,6 +24,7 @@ def test_the_cheapest_of_each_category_come_in_turn():
         named("linear", "typical", lambda x, y: (torch.nn.functional.linear(x, y),)),
     ]
     assert [one.sample for one in cheapest_first(given)] == ["one", "linear", "three", "product"]
+    assert [one.sample for one in dearest_first(given)] == ["product", "linear", "three", "one"]
 
 
 def test_recorded_passes_are_answers_where_there_are_none(tmp_path):
