@@ -8,7 +8,7 @@ import torch
 
 from agent.distill.kernels.index_expressions import Unsupported, text
 from agent.distill.kernels.launch_configs import Tuning
-from agent.distill.kernels.schedule import Buffer, KernelBody
+from agent.distill.kernels.schedule import Buffer, KernelBody, reachable
 from agent.distill.kernels.value_graph import COLUMN, ROW, StoreValue, Value
 
 
@@ -58,6 +58,8 @@ class Accesses:
         address = self._address(
             buffer.base, value.index + buffer.offset, value.by_row and not rows, value.by_column and not columns
         )
+        if masked and _of_constants(value.args[0]) and not (rows or columns):
+            address += " + tl.full((1,), 0, tl.int32)"  # a block, as the mask is
         masks = [self._inside(value.by_row, value.by_column)]
         if masked:
             masks.append(self.names[value.args[0].number])
@@ -126,6 +128,11 @@ class Accesses:
         symbols = value.index.free_symbols
         rows = ROW in symbols or any(a.by_row for a in operands)
         return rows, COLUMN in symbols or any(a.by_column for a in operands)
+
+
+def _of_constants(value: Value) -> bool:
+    """Whether a value is the same in every program: computed of constants, as a block of one element."""
+    return not (value.by_row or value.by_column) and all(part.op != "load" for part in reachable([value]))
 
 
 def over_columns(store: StoreValue) -> bool:

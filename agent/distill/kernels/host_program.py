@@ -19,6 +19,7 @@ from agent.distill.kernels.index_expressions import Unsupported
 from agent.distill.kernels.launch_configs import LaunchLimits, Tuning, choose
 from agent.distill.kernels.schedule import INDEX_LIMIT, Buffer, KernelBody, kernel_bodies, region_buffers
 from extraction.kernels.lowering import Lowered, lowered
+from storage.graph.effects import base_name
 from storage.graph.record import Graph
 from storage.records import Input, dtype_of
 
@@ -40,6 +41,10 @@ _FEW_KERNELS = {
     "triton.tiling_prevents_reduction_fusion": False,
 }
 """Further options, unless the schedule is to be TorchInductor's own."""
+
+
+_VIEWS = frozenset("type_as atleast_1d atleast_2d atleast_3d broadcast_tensors meshgrid einsum cartesian_prod".split())
+"""Ops that may return what they are given, or a view of it, and do not say so in their schemas."""
 
 
 Shape = tuple[int, ...]
@@ -137,6 +142,7 @@ def sketch(
     Raises Unsupported, LoweringError or OpEffectsError if generated kernels alone cannot compute the region.
     """
     known = find_effects(graph, inputs)
+    _refuse_hidden_views(graph, known)
     if any(math.prod(i.shape) >= INDEX_LIMIT for i in inputs):
         raise Unsupported("tensors of 2^31 elements or more")
     options = _LOWERING if own_schedule else _LOWERING | _FEW_KERNELS
@@ -147,6 +153,15 @@ def sketch(
         made = _ProgramBuilder(graph, known, result, products).build()
     made.program(LaunchLimits())  # raises Unsupported if a kernel cannot be written
     return made
+
+
+def _refuse_hidden_views(graph: Graph, known: OpEffects) -> None:
+    """Raises Unsupported where eager writes to what one of `_VIEWS` is given: functionalization takes what it returns
+    for new memory."""
+    written = frozenset().union(*known.writes)
+    for number, op in enumerate(graph.ops):
+        if base_name(op) in _VIEWS and not written.isdisjoint(known.reads[number]):
+            raise Unsupported(f"a write to what {base_name(op)} may return")
 
 
 class _ProgramBuilder:

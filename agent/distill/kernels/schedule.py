@@ -250,6 +250,7 @@ def _capture(
         in_order = addition is not None and addition.columns.plain() == columns_as.plain()
         handler.order = addition.order if in_order else None
         handler.divides = _divides(part)
+        handler.mutates = {output.get_name(): output.get_mutations() for output in part.get_outputs()}
         with V.set_ops_handler(handler):
             part._body(*coordinates)
     made, behind = frozenset(node.get_operation_names()), frozenset(node.ancestors)

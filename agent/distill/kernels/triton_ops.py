@@ -92,9 +92,15 @@ EXPRESSIONS: dict[str, str] = {
 }
 """Operation → expression over its operands."""
 
-COMPARISONS = frozenset("eq ne lt le gt ge".split())
-TO_BOOL = COMPARISONS | frozenset("isnan isinf logical_and logical_or logical_not logical_xor signbit".split())
+_COMPARISONS = frozenset("eq ne lt le gt ge".split())
+TO_BOOL = _COMPARISONS | frozenset("isnan isinf logical_and logical_or logical_not logical_xor signbit".split())
 """Operations whose result is a bool."""
+
+ROUND_SCALARS = _COMPARISONS | {"fmod", "remainder"}
+"""Operations for which eager rounds a scalar to the half type of the elements."""
+
+IN_FULL = {"sqrt": "sqrt_rn", "truediv": "div_rn", "reciprocal": "reciprocal_rn"}
+"""Operations of which Triton's own are approximations in float32, and eager's are not."""
 
 INTEGER_OR_FLOAT = frozenset(
     """abs add sub mul neg maximum minimum relu square sign mod fmod remainder floordiv truncdiv where identity and_ or_

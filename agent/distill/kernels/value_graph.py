@@ -1,6 +1,7 @@
 """A kernel as a graph of values: what TorchInductor's loop bodies compute, one value per distinct operation."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch._inductor.virtualized import OpsValue
 
 from agent.distill.eager.sum_order import SumOrder
 from agent.distill.kernels.index_expressions import Unsupported, simplified, within
-from agent.distill.kernels.triton_ops import COMPARISONS, EXACT, EXPRESSIONS, INTEGER_OR_FLOAT, TO_BOOL
+from agent.distill.kernels.triton_ops import EXACT, EXPRESSIONS, IN_FULL, INTEGER_OR_FLOAT, ROUND_SCALARS, TO_BOOL
 
 HALF = (torch.float16, torch.bfloat16)
 _DTYPES = frozenset(
@@ -57,10 +58,6 @@ class StoreValue:
     buffer: str
     index: sympy.Expr
     value: Value
-
-
-_IN_FULL = {"sqrt": "sqrt_rn", "truediv": "div_rn", "reciprocal": "reciprocal_rn"}
-"""Operations of which Triton's own are approximations in float32, and eager's are not."""
 
 
 @dataclass
@@ -110,6 +107,7 @@ class Capture(DefaultHandler):
         self.mask: Value | None = None
         self.order: SumOrder | None = None
         self.divides = False
+        self.mutates: dict[str, Sequence[str]] = {}  # what a node writes → buffers whose memory that is
         self._constants: dict[int, set[torch.dtype]] = {}  # number of a constant → the dtypes that it was asked for in
 
     def _default(self, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -123,15 +121,15 @@ class Capture(DefaultHandler):
         if name in ("maximum", "minimum", "relu") and any(a.dtype == torch.bool for a in args):
             raise Unsupported(f"{name} of bools")
         first = 1 if name == "where" else 0
-        if name in COMPARISONS:
-            args = tuple(map(self._as_compared, args))
+        if name in ROUND_SCALARS:
+            args = tuple(map(self._in_half, args))
         if name not in TO_BOOL:
             args = args[:first] + tuple(self._promoted(a, dtype) for a in args[first:])
         if name == "add" and (contracted := self._normalisation(args)):
             return contracted
         by_constant = name == "truediv" and args[1].op == "constant" and not self.divides
-        if dtype == torch.float32 and name in _IN_FULL and not by_constant:
-            name = _IN_FULL[name]
+        if dtype == torch.float32 and name in IN_FULL and not by_constant:
+            name = IN_FULL[name]
         if name == "pow" and dtype == torch.float32 and args[1].op == "constant" and args[1].detail == -0.5:
             name, args = "rsqrt", args[:1]  # as eager computes it
         return self.body.value(name, args, dtype, half=half)
@@ -181,9 +179,9 @@ class Capture(DefaultHandler):
             number = bool(value)
         return self.body.value("constant", (), _computed(dtype), detail=number)
 
-    def _as_compared(self, value: Value) -> Value:
-        """Eager rounds a scalar to the half type with whose elements it compares it; TorchInductor of torch 2.11 does
-        not, and the answer is the other one where an element equals the rounded scalar."""
+    def _in_half(self, value: Value) -> Value:
+        """Eager rounds a scalar to the half type of what it is compared with or divides; TorchInductor of torch 2.11
+        does not, and a comparison is the other one where an element equals the rounded scalar."""
         dtypes = self._constants.get(value.number, set()) if value.op == "constant" else set()
         if not dtypes & set(HALF):
             return value
@@ -223,7 +221,8 @@ class Capture(DefaultHandler):
         dtype = self.buffers[name]
         if dtype not in _DTYPES:
             raise Unsupported(f"stores of {dtype}")
-        self.body.stored[name] = self._to(value, dtype)
+        for written in (name, *self.mutates.get(name, ())):
+            self.body.stored[written] = self._to(value, dtype)
         if value.op == "narrow" and value.detail == dtype:
             (value,) = value.args  # storing rounds
         self.body.stores.append(StoreValue(name, simplified(index, self.body.ranges), value))
@@ -348,6 +347,8 @@ class Capture(DefaultHandler):
             result = torch.bool
         elif not kind.startswith("arg") and value.dtype != result:
             value = self.body.value("cast", (value,), result)
+        if kind in ("max", "min") and result == torch.bool:  # which Triton has no lowest or highest of
+            raise Unsupported(f"the {kind} of bools")
         half = value.half if kind in ("max", "min") else None
         order = self.order if kind == "sum" and result == torch.float32 else None
         return self.body.value("reduce", (value,), result, detail=kind, half=half, order=order)
