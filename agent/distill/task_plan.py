@@ -24,13 +24,7 @@ from agent.distill.rounding import Rounding
 from agent.distill.source.pass_source import module_source
 from agent.distill.source.pattern_source import short_names
 from agent.distill.source.style import Style
-from agent.distill.whole_graphs import (
-    WholeGraph,
-    in_branches,
-    whole_graph,
-    whole_graph_instead,
-    whole_source,
-)
+from agent.distill.whole_graphs import WholeGraph, in_branches, whole_graph, whole_graph_instead, whole_source
 from agent.distill.written_pass import Site, mismatches
 from passbench.contract import NAMES_FILE
 from storage.graph.as_json import to_json

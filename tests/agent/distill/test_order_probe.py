@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from agent.distill.eager import order_probe
+from agent.distill.eager.eager_sums import EPSILON, EagerSums
 from agent.distill.eager.emulated_sums import added, channels, fused, in_turn, moments, rows_of, squares, welford
 from agent.distill.eager.op_effects import Addition
-from agent.distill.eager.order_probe import EPSILON, EagerSums, ProbedOrders, differing_share, wide_rows
+from agent.distill.eager.order_probe import ProbedOrders, differing_share, wide_rows
 from agent.distill.eager.sum_order import Ragged, SumOrder, order_of
 from agent.distill.rounding import Rounding
 from agent.distill.static import Distill
