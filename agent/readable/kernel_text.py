@@ -63,79 +63,118 @@ def one_row(text: str) -> str:
     return text
 
 
-def general_kernel(
-    texts: Sequence[str],
-    name: str,
-    pointers: Sequence[str],
-    extents: Sequence[tuple[int, int]],
-    sizes: HostSizes,
-    keeps: Callable[[str], bool],
-    typed: str | None,
-    lengths: Mapping[str, Sequence[int]],
-    sweeps: bool = False,
-) -> GeneralKernel:
-    """One kernel for all variants.
+@dataclass(frozen=True)
+class VariantKernels:
+    """A kernel as it is in each variant: `texts` are its source with slots, `extents` its rows and columns, columns 1
+    where it is pointwise.
 
-    `texts`: the kernel's source with slots, in each variant; `extents`: its rows and columns there, columns 1 where it
-    is pointwise. `pointers` are what the host calls its tensors, in order. `keeps` says of a literal that it stands in
-    the graph itself, where it is no size; `typed` is a pointer whose dtype the kernel computes in, if there is one.
-    `lengths`: how many elements each result has, which the kernel may cover one by one. `sweeps`: the kernel takes its
-    columns in steps.
-
-    Raises Unreadable where the variants' kernels differ in more than numbers, and for numbers that no expression gives.
+    `pointers` are what the host calls its tensors, in order. `keeps` says of a literal that it stands in the graph
+    itself, where it is no size. `typed` is a pointer whose dtype the kernel computes in, if there is one. `lengths` are
+    how many elements each result has, which the kernel may cover one by one. `sweeps`: it takes its columns in steps.
     """
-    by_row = extents[0][1] > 1
-    if any((columns > 1) != by_row or (columns > MOST_COLUMNS and not sweeps) for _, columns in extents):
-        raise Unreadable("rows of one element or of too many")
-    if by_row and not sweeps:
-        texts = [_rows_apart(text) for text in texts]
-        if any(_LEFT.search(text) for text in texts):
-            raise Unreadable("a kernel that is more than one row a program")
-    if len({template(text) for text in texts}) > 1:
-        raise Unreadable("kernels that differ between variants")
-    taken: dict[str, str] = {}
-    columns = ""
-    if by_row:
-        columns = "columns"
-        taken[columns] = _extent([c for _, c in extents], sizes, {})
-    rows = "rows" if by_row else "n"
-    per_row = {f"{name}.numel() // {columns}": [n / c for n, (_, c) in zip(ns, extents, strict=True)]
-               for name, ns in lengths.items()} if by_row else {}  # fmt: skip
-    whole = {f"{name}.numel()": list(numbers) for name, numbers in lengths.items()}
-    taken[rows] = _extent([r for r, _ in extents], sizes, whole | per_row)
-    row_count = tuple(r for r, _ in extents)
-    known = {row_count: rows}
-    row_length = tuple(c for _, c in extents)
-    if by_row:
-        known[row_length] = columns
-    parts = template(texts[0]).split("«»")
-    written = parts[0]
-    for column, part in zip(zip(*(values(text) for text in texts), strict=True), parts[1:], strict=True):
-        extent = ""
-        if by_row and written.endswith(("column < ", "row * ", "range(0, ")) and _numbers(column) == row_length:
-            extent = columns
-        elif by_row and written.endswith(("row < ", "column * ")) and _numbers(column) == row_count:
-            extent = rows
-        written += (extent or _slot(column, known, sizes, taken, keeps)) + part
-    for number, pointer in reversed(list(enumerate(_pointers(written)))):
-        written = re.sub(rf"\b{pointer}\b", f"POINTER{number}", written)
+
+    texts: Sequence[str]
+    name: str
+    pointers: Sequence[str]
+    extents: Sequence[tuple[int, int]]
+    sizes: HostSizes
+    keeps: Callable[[str], bool]
+    typed: str | None
+    lengths: Mapping[str, Sequence[int]]
+    sweeps: bool = False
+
+    def general(self) -> GeneralKernel:
+        """One kernel for all variants.
+
+        Raises Unreadable where the variants' kernels differ in more than numbers, and for numbers that no expression
+        gives.
+        """
+        texts = self._alike()
+        taken = self._extent_sources()
+        text = _with_names_of(self.pointers, self._filled(texts, taken))
+        used = [size for size in taken if re.search(rf"\b{size}\b", text)]
+        block = f"{self._block}: tl.constexpr"
+        text = text.replace(f", {block}", "".join(f", {each}" for each in (*used, block)), 1)
+        if re.search(r"\bdtype\b", text):
+            if self.typed not in self.pointers:
+                raise Unreadable("a kernel that computes in a dtype that none of its tensors has")
+            text = text.replace("):\n", f"):\n    dtype = {self.typed}_ptr.dtype.element_ty\n", 1)
+        text = text.replace("KERNEL", self.name, 1)
+        kept = {name: source for name, source in taken.items() if name in used or name in (self._rows, self._columns)}
+        if not self.sweeps:
+            text = _each_once(text)
+        return GeneralKernel(text, tuple(used), kept, self._rows, self._columns, self.sweeps)
+
+    @property
+    def _by_row(self) -> bool:
+        return self.extents[0][1] > 1
+
+    @property
+    def _rows(self) -> str:
+        """What the kernel calls the number of its rows, or of its elements."""
+        return "rows" if self._by_row else "n"
+
+    @property
+    def _columns(self) -> str:
+        return "columns" if self._by_row else ""
+
+    @property
+    def _block(self) -> str:
+        """The kernel's first constant."""
+        return "ROWS" if self.sweeps else "COLUMNS" if self._by_row else "BLOCK"
+
+    def _alike(self) -> list[str]:
+        """The texts, of one row a program unless the kernel sweeps; they differ in numbers alone."""
+        for _, columns in self.extents:
+            if (columns > 1) != self._by_row or (columns > MOST_COLUMNS and not self.sweeps):
+                raise Unreadable("rows of one element or of too many")
+        texts = list(self.texts)
+        if self._by_row and not self.sweeps:
+            texts = [_rows_apart(text) for text in texts]
+            if any(_LEFT.search(text) for text in texts):
+                raise Unreadable("a kernel that is more than one row a program")
+        if len({template(text) for text in texts}) > 1:
+            raise Unreadable("kernels that differ between variants")
+        return texts
+
+    def _extent_sources(self) -> dict[str, str]:
+        """Source of the numbers of columns and rows on the host, by what the kernel calls them."""
+        sources: dict[str, str] = {}
+        results: dict[str, list[float]] = {f"{name}.numel()": list(each) for name, each in self.lengths.items()}
+        if self._by_row:
+            sources[self._columns] = _extent([columns for _, columns in self.extents], self.sizes, {})
+            for name, each in self.lengths.items():
+                per_row = [n / columns for n, (_, columns) in zip(each, self.extents, strict=True)]
+                results[f"{name}.numel() // {self._columns}"] = per_row
+        sources[self._rows] = _extent([rows for rows, _ in self.extents], self.sizes, results)
+        return sources
+
+    def _filled(self, texts: Sequence[str], taken: dict[str, str]) -> str:
+        """The text with names or numbers in its slots; `taken` gets the source of each name."""
+        row_count, row_length = zip(*self.extents, strict=True)
+        known = {row_count: self._rows} | ({row_length: self._columns} if self._by_row else {})
+        first, *parts = template(texts[0]).split("«»")
+        written = first
+        for literals, part in zip(zip(*map(values, texts), strict=True), parts, strict=True):
+            extent = ""
+            if self._by_row and written.endswith(("column < ", "row * ", "range(0, ")):
+                extent = self._columns if _numbers(literals) == row_length else ""
+            elif self._by_row and written.endswith(("row < ", "column * ")):
+                extent = self._rows if _numbers(literals) == row_count else ""
+            written += (extent or _slot(literals, known, self.sizes, taken, self.keeps)) + part
+        return written
+
+
+def _with_names_of(pointers: Sequence[str], text: str) -> str:
+    """The kernel with the host's names for its tensors, in the host's order."""
+    for number, pointer in reversed(list(enumerate(_pointers(text)))):
+        text = re.sub(rf"\b{pointer}\b", f"POINTER{number}", text)
     own = [f"POINTER{number}" for number in range(len(pointers))]
     in_order = sorted(own, key=lambda name: host_order(pointers[int(name.removeprefix("POINTER"))]))
-    written = written.replace(", ".join(own), ", ".join(in_order), 1)
+    text = text.replace(", ".join(own), ", ".join(in_order), 1)
     for number, pointer in reversed(list(enumerate(pointers))):
-        written = written.replace(f"POINTER{number}", f"{pointer}_ptr")
-    used = [size for size in taken if re.search(rf"\b{size}\b", written)]
-    block = "ROWS" if sweeps else "COLUMNS" if by_row else "BLOCK"
-    written = written.replace(
-        f", {block}: tl.constexpr", "".join(f", {s}" for s in (*used, f"{block}: tl.constexpr")), 1
-    )
-    if re.search(r"\bdtype\b", written):
-        if typed not in pointers:
-            raise Unreadable("a kernel that computes in a dtype that none of its tensors has")
-        written = written.replace("):\n", f"):\n    dtype = {typed}_ptr.dtype.element_ty\n", 1)
-    kept = {name: text for name, text in taken.items() if name in used or name in (rows, columns)}
-    written = written.replace("KERNEL", name, 1)
-    return GeneralKernel(written if sweeps else _each_once(written), tuple(used), kept, rows, columns, sweeps)
+        text = text.replace(f"POINTER{number}", f"{pointer}_ptr")
+    return text
 
 
 def host_order(name: str) -> tuple[bool, str, int]:

@@ -16,7 +16,7 @@ from agent.distill.kernels.text_template import template
 from agent.distill.lowered_regions import Sketches
 from agent.distill.source.pass_source import Case
 from agent.distill.source.pattern_source import pattern_source
-from agent.readable.kernel_text import MOST_COLUMNS, GeneralKernel, Unreadable, general_kernel, host_order, one_row
+from agent.readable.kernel_text import MOST_COLUMNS, GeneralKernel, Unreadable, VariantKernels, host_order, one_row
 from agent.readable.sizes import HostSizes
 from storage.graph.as_json import to_json
 from storage.graph.record import Graph, op_name
@@ -203,17 +203,18 @@ class _RegionWriter:
         self.helpers[sweeps] |= launches[0].kernel.helpers
         arguments = launches[0].arguments
         suffix = "kernel" if len(self.programs[0].launches) == 1 else f"kernel_{number}"
-        return general_kernel(
-            [launch.kernel.text for launch in launches],
-            f"{function}_{suffix}",
-            arguments,
-            [(body.rows, body.columns) for body in bodies],
-            self.sizes,
-            lambda literal: literal in self.constants,
-            next((name for name in sorted(arguments, key=host_order) if self._varies(name)), None),
-            {name: [_elements(p, name) for p in self.programs] for name in arguments if not name.startswith("in_")},
-            sweeps,
+        made = VariantKernels(
+            texts=[launch.kernel.text for launch in launches],
+            name=f"{function}_{suffix}",
+            pointers=arguments,
+            extents=[(body.rows, body.columns) for body in bodies],
+            sizes=self.sizes,
+            keeps=lambda literal: literal in self.constants,
+            typed=next((name for name in sorted(arguments, key=host_order) if self._varies(name)), None),
+            lengths={n: [_elements(p, n) for p in self.programs] for n in arguments if not n.startswith("in_")},
+            sweeps=sweeps,
         )
+        return made.general()
 
     def _varies(self, name: str) -> bool:
         """Whether a tensor of the host has the dtype of the variant."""
