@@ -28,18 +28,18 @@ _OPTIONS: tuple[tuple[str, Any, str], ...] = (
     (
         "base_url",
         str,
-        "An OpenAI-compatible server, or a proxy [default: the provider's own variable, or its address].",
+        "URL of an OpenAI-compatible server, or of a proxy [default: the provider's own variable, or its address].",
     ),
-    ("steps", _COUNT, "Answers of the model in an attempt [default: 40]."),
-    ("tokens", _COUNT, "Input and output tokens of an attempt [default: 2000000]."),
-    ("cost_usd", _AMOUNT, "Dollars of an attempt."),
-    ("seconds", _AMOUNT, "Seconds of an attempt [default: 3600]."),
-    ("run_cost_usd", _AMOUNT, "Dollars of the whole run."),
-    ("run_seconds", _AMOUNT, "Seconds of all attempts of the run."),
-    ("output_tokens", _COUNT, "Tokens of one answer [default: 16384]."),
-    ("price", (float, float), "Dollars per million input and output tokens, where the price is not known."),
+    ("steps", _COUNT, "most answers of the model in an attempt [default: 40]."),
+    ("tokens", _COUNT, "most input and output tokens of an attempt [default: 2000000]."),
+    ("cost_usd", _AMOUNT, "most dollars of an attempt."),
+    ("seconds", _AMOUNT, "most seconds of an attempt [default: 3600]."),
+    ("run_cost_usd", _AMOUNT, "most dollars of the whole run."),
+    ("run_seconds", _AMOUNT, "most seconds of all attempts of the run."),
+    ("output_tokens", _COUNT, "most tokens of one answer [default: 16384]."),
+    ("price", (float, float), "dollars per million input and output tokens, for a model whose price is not known."),
     ("settings", _Settings(), 'pydantic-ai\'s model settings, such as {"temperature": 0.2}.'),
-    ("stream", bool, "Stream answers; turn it off for servers that cannot [default: true]."),
+    ("stream", bool, "stream answers; turn it off for servers that cannot [default: true]."),
 )
 
 

@@ -1,4 +1,4 @@
-"""The command line: thin over the flows and the rooms. Commands about samples and versions are in the sub-rooms.
+"""The command line: thin over the flows and the rooms. `SECTIONS` names all commands.
 
 Progress goes to standard error, results to standard output, as text or (`--json`) as one JSON document. Exit status:
 0 done, 1 failed with one line that says what and what to do, 2 usage, 3 a benchmark whose pass matched nothing, 130
@@ -22,29 +22,25 @@ from flows.cli.options import (
     author_option,
     data_option,
     data_or_url_option,
-    device_option,
+    devices_option,
     emit,
     flush_option,
     json_option,
-    kernels_only_option,
     limit_option,
     protocol_option,
+    rerun_option,
     runner_option,
     version_option,
-    without_capture_option,
     workers_option,
 )
 from flows.cli.progress_display import progress_shown
-from flows.cli.samples.commands import bench, export, samples, show
-from flows.cli.versions.commands import diff, download, gc, rollback, upload, versions
-from flows.plurals import counted
-from passbench.names import CLOCKS
-from passbench.scoring.groups import GROUPINGS
+from flows.cli.samples.commands import COMMANDS as SAMPLE_COMMANDS
+from flows.cli.score_commands import COMMANDS as SCORE_COMMANDS
+from flows.cli.versions.commands import COMMANDS as VERSION_COMMANDS
 from storage.errors import PassNetError
 from storage.schema import CATEGORIES
 
 # Commands import what they need: `passnet --help` should not wait for torch.
-
 
 SECTIONS = {
     "The whole job": ("quickstart",),
@@ -130,7 +126,7 @@ def _workers_ahead(data: Path, workers: int | None) -> AbstractContextManager[No
 @main.command()
 @data_option
 @workers_option
-@device_option
+@devices_option
 @author_option(default="eager,inductor,distill", show_default=True)
 @limit_option("Evaluation samples to benchmark; without a GPU the smallest, which its interpreter runs in seconds.", 3)
 @json_option
@@ -199,14 +195,14 @@ def build(catalog: str, data: str, as_json: bool, **options: Any) -> None:
 )
 @click.option("--category", type=click.Choice(CATEGORIES), default=None, help="Samples of one category only.")
 @author_option(required=True)
-@click.option("--model", default=None, help="For llm: the model's id.")
+@click.option("--model", default=None, help="For llm: the model's id, such as anthropic:claude-sonnet-5.")
 @click.option("--attempts", type=click.IntRange(1), default=1, show_default=True, help="Attempts per sample.")
 @limit_option("Evaluate at most N samples, categories taking turns.")
 @click.option("--sample", "samples", multiple=True, metavar="ID", help="These samples alone; may be given repeatedly.")
-@device_option
+@devices_option
 @protocol_option
 @flush_option
-@click.option("--rerun", is_flag=True, help="Measure again what an earlier run has measured.")
+@rerun_option
 @llm_options
 @json_option
 def evaluate(as_json: bool, data: Path, version: str | None, samples: tuple[str, ...], **parameters: Any) -> None:
@@ -248,7 +244,7 @@ def push(repo: str, data: Path, version: str | None, private: bool, as_json: boo
 def check(directory: Path, as_json: bool) -> None:
     """Check a pass directory against the static policy.
 
-    Exit 1 if there are findings.
+    Exit status 1 if there are findings.
     """
     from passbench.policy.check import check_dir
 
@@ -257,108 +253,6 @@ def check(directory: Path, as_json: bool) -> None:
     emit({"findings": findings}, as_json, lambda d: "\n".join(lines) or f"{directory}: no findings")
     if findings:
         sys.exit(1)
-
-
-@main.command()
-@click.argument("runs", metavar="RUN...", nargs=-1, required=True)
-@click.option("--clock", type=click.Choice(CLOCKS), default=None, help="One clock only [default: both].")
-@click.option(
-    "--t", type=click.IntRange(-10, 4), default=-5, show_default=True, help="Level of everything but the t-table."
-)
-@click.option(
-    "--p", type=click.FloatRange(0, 10), default=0.0, show_default=True, help="Penalty of correct slowdowns: s^(p+1)."
-)
-@click.option(
-    "--b", type=click.FloatRange(1e-6, 1), default=0.1, show_default=True, help="What an incorrect variant counts as."
-)
-@click.option(
-    "--by",
-    type=click.Choice(GROUPINGS),
-    default=None,
-    help="A line for each of these, too; a group is category x dtype.",
-)
-@click.option("--best", is_flag=True, help="Count each sample's best attempt alone [default: every attempt].")
-@kernels_only_option
-@without_capture_option
-@data_option
-@version_option
-@json_option
-def score(runs: tuple[str, ...], as_json: bool, **parameters: Any) -> None:
-    """Compute the scores of runs from their results.
-
-    The t-table, aggregate score (AS), fast_p and pass@k. RUN is a run's id or the start of it, an author (all of
-    its runs), "latest" for all runs of the version, or the path of a results Parquet file or of a directory of
-    such. AS comes with a 95% bootstrap interval over samples. pass@k: an attempt at a sample succeeds if all
-    variants of the sample are correct at level --t.
-    """
-    from flows.cli.tables import score_text
-    from flows.report.score_run import score_run
-
-    emit(score_run(runs, **parameters), as_json, score_text)
-
-
-@main.command()
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="New directory for the dataset.")
-@click.option("--run", "runs", multiple=True, default=("latest",), show_default=True, metavar="RUN", help="As `score`.")
-@click.option("--min-score", type=float, default=1.0, show_default=True, help="Aggregate score of an attempt at least.")
-@click.option("--per-sample", type=click.IntRange(1), default=None, help="Best attempts of each sample at most.")
-@click.option("--submitted/--any-exit", default=True, show_default=True, help="Only attempts that ended by submitting.")
-@click.option("--unmeasured", is_flag=True, help="Take attempts whose times mean nothing too, such as the CPU's.")
-@data_option
-@version_option
-@json_option
-def trajectories(out: Path, data: Path, as_json: bool, **parameters: Any) -> None:
-    """Export attempts of the author llm as chat messages.
-
-    Correct and honest ones, of training samples only.
-    """
-    from flows.cli.export_chat import export_trajectories
-
-    done = export_trajectories(out, data, **parameters)
-    emit(done, as_json, lambda d: f"{counted(d['exported'], 'conversation')} in {d['path']}")
-
-
-@main.command()
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="New directory for the dataset.")
-@click.option("--run", "runs", multiple=True, default=("latest",), show_default=True, metavar="RUN", help="As `score`.")
-@click.option(
-    "--held-out",
-    multiple=True,
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="A version whose evaluation samples are kept out, too; may be given repeatedly.",
-)
-@click.option("--unmeasured", is_flag=True, help="Take passes whose times mean nothing too, such as the CPU's.")
-@data_option
-@version_option
-@json_option
-def demonstrations(out: Path, data: Path, as_json: bool, **parameters: Any) -> None:
-    """Export right passes of training samples as chat data.
-
-    The task, a rationale, the files; see docs/learning.md.
-    """
-    from flows.cli.demonstrations import demonstrations_text, export_demonstrations
-
-    emit(export_demonstrations(out, data, **parameters), as_json, demonstrations_text)
-
-
-@main.command()
-@click.argument("runs", metavar="RUN...", nargs=-1, required=True)
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="Directory for the page and its files.")
-@kernels_only_option
-@without_capture_option
-@data_option
-@version_option
-@json_option
-def report(runs: tuple[str, ...], out: Path, data: Path, version: str | None, as_json: bool, **left_out: bool) -> None:
-    """Write results as a page with pictures and tables.
-
-    RUN is named as for `score`. The pictures lie beside the page as PNG, the tables as CSV.
-    """
-    from flows.report.write import write_report
-
-    page = write_report(runs, out, data, version, **left_out)
-    emit({"page": str(page)}, as_json, lambda d: d["page"])
 
 
 @main.command("import")
@@ -384,5 +278,5 @@ def import_(directory: Path, as_json: bool, **parameters: Any) -> None:
     emit(import_samples(directory, **parameters), as_json, import_text)
 
 
-for command in (samples, show, bench, export, versions, diff, rollback, gc, upload, download, *MODEL_COMMANDS):
+for command in (*SAMPLE_COMMANDS, *VERSION_COMMANDS, *SCORE_COMMANDS, *MODEL_COMMANDS):
     main.add_command(command)

@@ -46,6 +46,24 @@ def without_capture_option(function: Callable) -> Callable:
     return click.option("--without-capture", is_flag=True, help=text)(function)
 
 
+def runs_option(function: Callable) -> Callable:
+    """`--run`, of commands that make a dataset of some runs' passes."""
+    text = "A run to take, named as RUN of `passnet score`; may be given repeatedly."
+    return click.option(
+        "--run", "runs", multiple=True, default=("latest",), show_default=True, metavar="RUN", help=text
+    )(function)
+
+
+def new_directory_option(function: Callable) -> Callable:
+    """`--out`, of the same commands."""
+    text = "New directory for the dataset."
+    return click.option("--out", required=True, type=click.Path(path_type=Path), help=text)(function)
+
+
+def rerun_option(function: Callable) -> Callable:
+    return click.option("--rerun", is_flag=True, help="Measure again what an earlier run has measured.")(function)
+
+
 AUTHORS = ("distill", "distill-static", "readable", "llm", *(name for name in COMPILERS if name != "pass"))
 """The names of `agent.registry`; they stand here so that a wrong one is told before torch is imported."""
 
@@ -68,20 +86,33 @@ def _checked_compiler(_context: click.Context, _parameter: click.Parameter, valu
 
 def _checked_device(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
     """Raises PassNetError for what can be no device; whether it is there shows later."""
+    if not _DEVICE.fullmatch(value):
+        raise PassNetError(f"{value!r} is not a device: use auto, cpu, cuda or cuda:N")
+    return value
+
+
+def _checked_devices(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    """As `_checked_device`, of several."""
     for name in value.split(","):
-        if not _DEVICE.fullmatch(name.strip()):
-            raise PassNetError(f"{name.strip()!r} is not a device: use auto, cpu, cuda or cuda:N")
+        _checked_device(context, parameter, name.strip())
     return value
 
 
 def device_option(function: Callable) -> Callable:
+    """`--device`, of commands that run on one."""
+    text = "cuda, cuda:1, cpu, or auto: the GPU if there is one."
+    return click.option("--device", default="auto", callback=_checked_device, show_default=True, help=text)(function)
+
+
+def devices_option(function: Callable) -> Callable:
+    """`--device`, of commands that run on several side by side (`flows.evaluate.devices.resolve_devices`)."""
     return click.option(
         "--device",
         default="auto",
-        callback=_checked_device,
+        callback=_checked_devices,
         show_default=True,
-        help="cuda, cuda:1, cpu, or auto: the GPU if there is one; for evaluate auto is all GPUs, and several are "
-        "separated by commas (cuda:0,cuda:1; cpu:2 is the CPU, twice).",
+        help="cuda:0, cpu, several GPUs separated by commas (cuda:0,cuda:1), cpu:2 for the CPU twice, or auto: all "
+        "GPUs, or the CPU where there is none.",
     )(function)
 
 
@@ -91,7 +122,8 @@ def protocol_option(function: Callable) -> Callable:
         type=click.Choice(["passnet", "paper"]),
         default="passnet",
         show_default=True,
-        help="paper: time as the reference harness does, with the manual seed inside the clock.",
+        help="How calls are timed: passnet as docs/design.md says; paper as the reference harness does, with the seed "
+        "set inside the clock.",
     )(function)
 
 
@@ -113,7 +145,7 @@ def compiler_option(function: Callable) -> Callable:
         "--compiler",
         default=None,
         callback=_checked_compiler,
-        help=f"{', '.join(COMPILERS)} [default: pass if there is one, else eager].",
+        help=f"What computes the sample: {', '.join(COMPILERS)} [default: pass if there is one, else eager].",
     )(function)
 
 

@@ -1,5 +1,6 @@
 """The commands about whole models: `tune`, `explain`, `evaluate-models`, `library`."""
 
+import functools
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -7,13 +8,12 @@ from typing import Any
 
 import click
 
-from flows.cli.options import data_option, device_option, emit, json_option, limit_option, version_option
+from flows.cli.options import data_option, device_option, emit, json_option, limit_option, rerun_option, version_option
 from flows.plurals import counted
 from storage.errors import PassNetError
 
 EFFORTS = ("quick", "normal", "full")
 """As `passbench.models.recipes`; here so that a wrong one is told before torch is imported."""
-_EFFORT_HELP = "How many ways are tried [default: normal; quick without a GPU]."
 PARTS = ("graph", "inductor", "merged", "once", "passes")
 """As `passbench.models.recipes`, for the same reason."""
 REGIMES = ("eager", "compile", "reduce-overhead", "max-autotune", "ours")
@@ -42,27 +42,43 @@ def _library_option(function: Callable) -> Callable:
     )(function)
 
 
-_without_option = click.option(
-    "--without",
-    type=click.Choice(PARTS),
-    multiple=True,
-    help="Switch a part off, to see what it gives: CUDA graphs, TorchInductor's kernels, merged weights, what is"
-    " computed once, passes of the library.",
+_CALL_OPTIONS = (
+    click.option("--batch", type=click.IntRange(1), default=None, help="Batch size [default: the example's]."),
+    click.option("--dtype", type=click.Choice(DTYPES), default=None, help="The model's dtype [default: float32]."),
 )
+_TUNING_OPTIONS = (
+    click.option(
+        "--effort",
+        type=click.Choice(EFFORTS),
+        default=None,
+        help="How many ways of running a model are tried [default: normal; quick without a GPU].",
+    ),
+    click.option("--strict", is_flag=True, help="Only ways that give eager's bits."),
+    click.option(
+        "--seconds",
+        type=click.FloatRange(0),
+        default=None,
+        help="After so many seconds begin no further way of a model [default: no limit].",
+    ),
+    click.option(
+        "--without",
+        type=click.Choice(PARTS),
+        multiple=True,
+        help="Switch a part off, to see what it gives: CUDA graphs, TorchInductor's kernels, merged weights, what is "
+        "computed once, passes of the library. May be given repeatedly.",
+    ),
+)
+
+
+def _tuning_options(function: Callable) -> Callable:
+    """How much is tried for a model."""
+    return functools.reduce(lambda decorated, option: option(decorated), reversed(_TUNING_OPTIONS), function)
 
 
 def _call_options(function: Callable) -> Callable:
     """Which call of the model, and how much is tried."""
-    for option in (
-        click.option("--batch", type=click.IntRange(1), default=None, help="Batch size [default: the example's]."),
-        click.option("--dtype", type=click.Choice(DTYPES), default=None, help="The model's dtype [default: float32]."),
-        click.option("--effort", type=click.Choice(EFFORTS), default=None, help=_EFFORT_HELP),
-        click.option("--strict", is_flag=True, help="Only ways that give eager's bits."),
-        click.option("--seconds", type=click.FloatRange(0), default=None, help="Begin no further way after this time."),
-        _without_option,
-    ):
-        function = option(function)
-    return function
+    function = _tuning_options(function)
+    return functools.reduce(lambda decorated, option: option(decorated), reversed(_CALL_OPTIONS), function)
 
 
 def _settings(device: str, options: Mapping[str, Any]) -> Any:
@@ -139,8 +155,8 @@ def tune(model: str, as_json: bool, **options: Any) -> None:
 def explain(model: str, as_json: bool, out: Path | None, **options: Any) -> None:
     """Say where a model's time goes.
 
-    Every way that was tried, who serves its operators, its kernels, their sources. MODEL is as for `passnet tune`; it
-    is tuned first where that was not done.
+    It prints every way that was tried, what runs each operator, the kernels and their sources. MODEL is as for `passnet
+    tune`; it is tuned first where that was not done.
     """
     from flows.models.explain import explain as explain_model
     from flows.models.explain import explain_text, write_page
@@ -166,13 +182,8 @@ def explain(model: str, as_json: bool, out: Path | None, **options: Any) -> None
     callback=_listed,
     help=f"{', '.join(REGIMES)}; separated by commas [default: all but max-autotune; without a GPU eager,ours].",
 )
-@click.option("--effort", type=click.Choice(EFFORTS), default=None, help=_EFFORT_HELP)
-@click.option("--strict", is_flag=True, help="Only ways that give eager's bits.")
-@click.option(
-    "--seconds", type=click.FloatRange(0), default=None, help="Begin no further way of a model after this time."
-)
-@_without_option
-@click.option("--rerun", is_flag=True, help="Measure again what an earlier run has measured.")
+@_tuning_options
+@rerun_option
 @_library_option
 @data_option
 @device_option
@@ -247,7 +258,7 @@ def list_(library: Path | None, data: Path, device: str, as_json: bool) -> None:
 def show(hash_: str, library: Path | None, data: Path, device: str, as_json: bool) -> None:
     """Show a pass of a library.
 
-    What it replaces, its source, what was measured of it.
+    It prints what the pass replaces, its source, and what was measured of it.
     """
     from flows.models.library_lists import show_entry
     from flows.models.texts import entry_text

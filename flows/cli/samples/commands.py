@@ -25,7 +25,7 @@ from storage.schema import CATEGORIES, SPLITS
 @click.option("--op", default=None, metavar="NAME", help="Samples with an op whose name holds this, such as relu.")
 @click.option("--category", type=click.Choice(CATEGORIES), default=None, help="Samples of one category only.")
 @click.option("--split", type=click.Choice(SPLITS), default=None, help="Samples of one split only.")
-@limit_option("Show the first N of them; they are counted all.", 20)
+@limit_option("Show the first N only; the count is of all.", 20)
 @data_option
 @version_option
 @json_option
@@ -60,8 +60,8 @@ def samples(
 def show(sample: str, data: Path, version: str | None, as_json: bool) -> None:
     """Show one sample.
 
-    Its source, its inputs, the models it comes from, and the results so far. SAMPLE is an id, or a prefix that fits
-    only it. In PassNet's layout: `passnet export`.
+    It prints its source, its inputs, the models it comes from, and the results so far. SAMPLE is an id, or a prefix
+    that fits only it. For files in PassNet's layout see `passnet export`.
     """
     from flows.cli.samples.lists import describe_sample
     from flows.cli.samples.texts import show_text
@@ -148,3 +148,6 @@ def export(names: tuple[str, ...], layout: str, as_json: bool, **parameters: Any
     if sample is None or any(value is not None for value in parameters.values()):
         raise click.UsageError("give a SAMPLE and a new DIRECTORY; --split and the like are for --format harbor")
     emit(export_sample(sample, directory, data, version), as_json, export_text)
+
+
+COMMANDS = (samples, show, bench, export)

@@ -23,13 +23,13 @@ def existing(data: Path) -> Path:
 
 
 @click.command()
-@click.option("--verify", is_flag=True, help="Compare every file with its SHA-256; exit 1 if one differs.")
+@click.option("--verify", is_flag=True, help="Compare every file with its SHA-256; exit status 1 if one differs.")
 @data_option
 @json_option
 def versions(data: Path, verify: bool, as_json: bool) -> None:
     """List the versions of the dataset.
 
-    None in a directory without any is no error.
+    A directory that holds none gives an empty list.
     """
     from flows.cli.versions.lists import list_versions
     from flows.cli.versions.texts import versions_text
@@ -49,7 +49,7 @@ def versions(data: Path, verify: bool, as_json: bool) -> None:
 def diff(v1: str, v2: str, data: Path, as_json: bool) -> None:
     """Show what changed between two versions.
 
-    Rows added, removed and changed by config, and scores side by side.
+    It prints the rows added, removed and changed in each config, and the scores side by side.
     """
     from flows.cli.versions.diff import diff_versions
     from flows.cli.versions.texts import diff_text
@@ -84,7 +84,7 @@ def rollback(version: str, data: Path, as_json: bool) -> None:
 def gc(data: Path, keep: int | None, dry_run: bool, as_json: bool) -> None:
     """Remove files that no version needs.
 
-    Also what killed publishers left and, with --keep, old versions.
+    It also removes what killed publishers left and, with --keep, old versions.
     """
     from flows.cli.versions.texts import collected_text
     from storage.versions.garbage import collect
@@ -101,7 +101,7 @@ def gc(data: Path, keep: int | None, dry_run: bool, as_json: bool) -> None:
 def upload(url: str, data: Path, version: str | None, as_json: bool) -> None:
     """Copy a version to S3 or another store.
 
-    URL is one of fsspec, such as s3://bucket/passnet or file:///mnt/backup. What is there is not sent again; an
+    URL is one that fsspec opens, such as s3://bucket/passnet or file:///mnt/backup. What is there is not sent again; an
     interrupted copy is completed by the next. For the Hub, see `push`.
     """
     from storage.versions.remote import Remote
@@ -118,13 +118,16 @@ def upload(url: str, data: Path, version: str | None, as_json: bool) -> None:
 def download(url: str, data: Path, version: str | None, as_json: bool) -> None:
     """Copy a version from S3 or another store, and verify it.
 
-    URL is one of fsspec. The version keeps its name in the data directory.
+    URL is one that fsspec opens, such as s3://bucket/passnet. The version keeps its name in the data directory.
     """
     from storage.versions.remote import Remote
     from storage.versions.store import Store
 
     _, done = Remote(url).download(Store(data), version)
     emit(asdict(done), as_json, lambda done: _copied(done, "from"))
+
+
+COMMANDS = (versions, diff, rollback, gc, upload, download)
 
 
 def _copied(done: dict, way: str) -> str:
