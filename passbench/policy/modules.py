@@ -266,8 +266,9 @@ def _as_class(module: Module, node: ast.stmt, bound: Mapping[str, int]) -> ast.s
         return node
     listed = value.args[1].elts if isinstance(value.args[1], ast.List | ast.Tuple) else [value.args[1]]
     texts = [part.value for part in listed if isinstance(part, ast.Constant) and isinstance(part.value, str)]
-    fields = " ".join(texts).replace(",", " ").split() if len(texts) == len(listed) else []
-    if value.args[0].value != target.id or not all(field.isidentifier() for field in fields):
+    fields = " ".join(texts).replace(",", " ").split()
+    written = len(texts) == len(listed) and all(field.isidentifier() for field in fields)
+    if value.args[0].value != target.id or not written:
         return node
     module.imports[_NAMEDTUPLE] = "typing.NamedTuple"
     body: list[ast.stmt] = [

@@ -180,6 +180,7 @@ def library_call(stored: str, arguments: list[ast.expr], keywords: dict[str, ast
     reads = base in READING or (base == "where" and (bool(starred) or len(parts) == 1))  # alone it says where it holds
     classes = named.get("num_classes", values[1] if len(values) > 1 else -1)
     reads |= base == _ONE_HOT and not (type(classes) is int and classes >= 0)  # of -1 classes it counts them
+    reads |= base == "repeat_interleave" and len(parts) == 1  # how often each number, which decides the size
     written = tuple(parts[ref.index] for ref in _writes(op, starred))
     copies = base == "to" and named.get("copy") is True
     fresh = (copies or _is_fresh(base)) and not written

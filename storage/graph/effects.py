@@ -17,14 +17,21 @@ _INPLACE_POSITION = {
     "dropout3d": 3, "alpha_dropout": 3, "feature_alpha_dropout": 3,
 }  # fmt: skip
 
-# Normalisations that update running statistics: positions of the two statistics and of the switch, and its default.
+# Operators that update running statistics: positions of the statistics and of the switch, and its default. Those
+# without a switch, at -1, always do.
 _STATISTICS = {
     "torch.nn.functional.batch_norm": ((1, 2), ("running_mean", "running_var"), 5, "training", False),
     "torch.nn.functional.instance_norm": ((1, 2), ("running_mean", "running_var"), 5, "use_input_stats", True),
     "torch.batch_norm": ((3, 4), ("running_mean", "running_var"), 5, "training", True),
     "torch.instance_norm": ((3, 4), ("running_mean", "running_var"), 5, "use_input_stats", True),
     "torch.native_batch_norm": ((3, 4), ("running_mean", "running_var"), 5, "training", True),
-}
+    "torch.batch_norm_update_stats": ((1, 2), ("running_mean", "running_var"), -1, "", True),
+    "torch.batch_norm_gather_stats": ((3, 4), ("running_mean", "running_var"), -1, "", True),
+    "torch.batch_norm_gather_stats_with_counts": ((3, 4), ("running_mean", "running_var"), -1, "", True),
+    "torch.fused_moving_avg_obs_fake_quant": (
+        (3, 4, 5, 6), ("running_min", "running_max", "scale", "zero_point"), -1, "", True,
+    ),
+}  # fmt: skip
 
 _RANDOM = frozenset(
     """rand rand_like randn randn_like randint randint_like randperm bernoulli bernoulli_ multinomial normal normal_

@@ -65,7 +65,7 @@ def without_null_handlers(tree: ast.Module, dotted: Dotted, bound: Mapping[str, 
 
 
 def _plain(node: ast.AST, dotted: Dotted, bound: Collection[str], once: bool, texts: JsonTexts) -> ast.AST:
-    node = without_casts(node, dotted)
+    node = without_casts(node, dotted, bound)
     found = None
     if isinstance(node, ast.Call):
         found = _attribute(node, bound)

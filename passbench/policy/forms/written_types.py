@@ -1,11 +1,12 @@
 """What types are made of that are written out, and where a data class keeps them."""
 
 import ast
+import builtins
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from passbench.policy import allowlists as names
-from passbench.policy.nodes import children, walk
+from passbench.policy.nodes import bound_names, children, walk
 
 Dotted = Callable[[ast.expr], str | None]
 _PARTS = (
@@ -114,6 +115,7 @@ def stray_type_variables(
                         made.add(call)
     for name, tree in trees.items():
         waiting: list[ast.AST] = [tree]
+        bound = bound_names(tree)
         while waiting:
             node = waiting.pop()
             if isinstance(node, ast.Call) and node not in made and dotted[name](node.func) in names.TYPE_VARIABLES:
@@ -123,15 +125,60 @@ def stray_type_variables(
                 if full in variables:
                     yield name, node
             typed = {getattr(node, "annotation", None), getattr(node, "returns", None)}
-            if isinstance(node, ast.Subscript) and _keeps_types(node.value, dotted[name]):
+            if isinstance(node, ast.Subscript) and _keeps_types(node.value, dotted[name], bound):
                 typed.add(node.slice)
             waiting += [child for child in children(node) if child not in typed]
 
 
-def _keeps_types(node: ast.expr, dotted: Dotted) -> bool:
+def _keeps_types(node: ast.expr, dotted: Dotted, bound: Collection[str]) -> bool:
     """Whether brackets behind an expression make a type that is none of those within: not of a union, which may be one
     of them, nor of `Concatenate`, which may be a tuple of them."""
     full = dotted(node)
     if full is None:
-        return isinstance(node, ast.Name) and node.id in ("list", "tuple", "dict")
+        return isinstance(node, ast.Name) and node.id in ("list", "tuple", "dict") and node.id not in bound
     return full in names.TYPE_FORMS and full.rpartition(".")[2] not in ("Union", "Concatenate", "Unpack")
+
+
+def kept_types(tree: ast.AST, bound: Collection[str]) -> Iterator[ast.Compare]:
+    """`type(x) in KINDS`, where an instance of the pass may keep what it is asked for: of `type(CLASS)`, which makes
+    classes with any members. What is written out, as in `type(x) in (int, float)`, keeps nothing."""
+    for node in walk(tree):
+        if not isinstance(node, ast.Compare):
+            continue
+        for op, left, right in zip(node.ops, (node.left, *node.comparators), node.comparators, strict=False):
+            displayed = isinstance(right, ast.Tuple | ast.List | ast.Set)
+            if isinstance(op, ast.In | ast.NotIn) and not displayed and _holds_type(left, bound):
+                yield node
+
+
+def _holds_type(node: ast.expr, bound: Collection[str]) -> bool:
+    """Whether a side of a comparison is a type, as far as one may stand there, or a collection with one."""
+    if isinstance(node, ast.Tuple | ast.List | ast.Set):
+        return any(_holds_type(part, bound) for part in node.elts)
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Name) and node.func.id == "type"
+    return isinstance(node, ast.Name) and node.id in names.TYPES and node.id not in bound
+
+
+def stray_functions(tree: ast.AST, dotted: Dotted, bound: Collection[str]) -> Iterator[ast.Name]:
+    """Built-in functions in a type that is a value, such as `exec` in `Z[*typing.Tuple[exec]]`: a type that is a part
+    of another one may come out of it again."""
+    waiting = [(tree, False)]
+    while waiting:
+        node, within = waiting.pop()
+        if within and isinstance(node, ast.Name) and node.id not in bound and _is_function(node.id):
+            yield node
+        aside = {getattr(node, "annotation", None), getattr(node, "returns", None)}
+        typed = isinstance(node, ast.Subscript) and (
+            dotted(node.value) in names.TYPE_FORMS or getattr(node.value, "id", "") in ("list", "tuple", "dict")
+        )
+        waiting += [(child, within or typed) for child in children(node) if child not in aside]
+
+
+def _is_function(name: str) -> bool:
+    found = getattr(builtins, name, None)
+    return callable(found) and name not in names.TYPES_IN_UNIONS and not _is_error(found)
+
+
+def _is_error(found: object) -> bool:
+    return isinstance(found, type) and issubclass(found, BaseException)

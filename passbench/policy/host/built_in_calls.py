@@ -90,6 +90,8 @@ class BuiltInCalls(OperatorCalls):
             self.check_order(node, given, scope)
         if name in names.ERRORS and given.holds_tensors:
             self.read("what an error is made with can be read off its text", scope, node)
+        if name in names.ERRORS and node.keywords:
+            self.find("forbidden_name", scope.module, node, "an error keeps what it is given by name; give it a text")
         keys = (name in ("set", "frozenset") and given.holds_tensors) or (
             name == "dict" and self._has_keys(node, scope)
         )

@@ -7,7 +7,7 @@ largest of what is assigned to it in all modules of the pass. Kinds flow through
 
 import ast
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 
@@ -15,9 +15,16 @@ from passbench.policy import allowlists as names
 from passbench.policy.flow.class_parts import is_property, members_of
 from passbench.policy.flow.known_instances import KnownInstances
 from passbench.policy.flow.value_flow import ValueFlow
-from passbench.policy.forms.written_types import stray_fields, stray_type_variables, stray_types
+from passbench.policy.forms.enumerations import has_member, used_as_values
+from passbench.policy.forms.written_types import (
+    kept_types,
+    stray_fields,
+    stray_functions,
+    stray_type_variables,
+    stray_types,
+)
 from passbench.policy.host.bindings import FIELDS
-from passbench.policy.host.classes import check_class, kernels_of_classes, members, names_stored
+from passbench.policy.host.classes import check_class, is_enumeration, kernels_of_classes, members, names_stored
 from passbench.policy.host.replacements import Replacements
 from passbench.policy.kernels.addresses import base_parameters, callee, is_constant
 from passbench.policy.library_members import is_usable
@@ -76,6 +83,14 @@ class HostChecker(Replacements):
             for typed in stray_types(module.tree):
                 message = "a type without a value stands behind a plain name; leave it out here"
                 self._target.at("annotation", module, typed, message)
+            for name in stray_functions(module.tree, module.dotted, module.names_bound):
+                message = f"{name.id} is no type; a type that is a value is made of types"
+                self._target.at("annotation", module, name, message)
+            for asked in kept_types(module.tree, module.names_bound) if "__contains__" in self.methods else ():
+                message = f"{ast.unparse(asked)[:80]} hands a type to a __contains__; write the types out in a tuple"
+                self._target.at("forbidden_name", module, asked, message)
+            for node in (n for n in walk(module.tree) if isinstance(n, ast.comprehension) and n.is_async):
+                self._target.at("expression", module, node.iter, "a pass has no async; write for … in …")
             for own in module.classes.values():
                 check_class(module, own, self._target, inherits=own in self.inheriting)
                 self._check_bases(module, own)
@@ -85,6 +100,31 @@ class HostChecker(Replacements):
             self._target.at("annotation", self.modules[name], node, message)
         if any(module.torch_modules for module in self.modules.values()):
             self._check_beside_torch_modules()
+        self._check_enumerations()
+
+    def _check_enumerations(self) -> None:
+        """Report uses of an enumeration without members otherwise than as a base: it makes classes."""
+        empty = set()
+        for own, module in self.class_homes.items():
+            bases = self.bases_of(self.lineage(own))
+            if is_enumeration(bases) and not has_member(own, bases, self._is_member(module)):
+                empty.add(own)
+        for module in self.modules.values() if empty else ():
+            for node in used_as_values(module.tree, module.names_bound):
+                if (own := self.own_class(node, self.scopes[module.name])) in empty:
+                    message = f"{own.name} has no member, so that Python makes classes by it; write one out, as A = 1"
+                    self._target.at("forbidden_call", module, node, message)
+
+    def _is_member(self, module: Module) -> Callable[[ast.expr], bool]:
+        """Says of a value in an enumeration whether it is a member: a number of Python's, a dtype, or an instance."""
+
+        def is_member(value: ast.expr) -> bool:
+            made = value.func if isinstance(value, ast.Call) else None
+            if made is not None:
+                return module.dotted(made) == "enum.auto" or self.own_class(made, self.scopes[module.name]) is not None
+            return module.dotted(value) in names.DTYPES
+
+        return is_member
 
     def _check_bases(self, module: Module, own: ast.ClassDef) -> None:
         """Report a base of the pass that is no class: Python would call the class of what it is with all that the

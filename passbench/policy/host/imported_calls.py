@@ -261,9 +261,11 @@ class ImportedCalls(MethodCalls):
         named = (k.value for k in node.keywords if k.arg in ("default_factory", None))
         factories = [*named] if of_field else node.args[:1]
         for value in (*node.args, *(k.value for k in node.keywords)):
-            if isinstance(value, ast.Name) and value.id in names.CONTAINER_TYPES and scope.find(value.id) is None:
+            makes = any(value is one for one in factories)
+            built_in = isinstance(value, ast.Name) and value.id in names.CONTAINER_TYPES
+            if makes and built_in and scope.find(value.id) is None:
                 continue
-            own = self.own_class(value, scope) if any(value is one for one in factories) else None
+            own = self.own_class(value, scope) if makes else None
             if own is None:
                 kinds.append(self.kind(value, scope))
                 kinds += [self.returned_by(one, scope) for one in factories if one is value]

@@ -14,7 +14,7 @@ from passbench.policy.suggestions import USUAL_IMPORTS
 _BANNED = (
     ast.Import, ast.ImportFrom, ast.ClassDef, ast.Try, ast.TryStar, ast.Global, ast.Nonlocal, ast.Lambda, ast.Delete,
     ast.FunctionDef, ast.AsyncFunctionDef, ast.Await, ast.Yield, ast.YieldFrom, ast.Raise, ast.Match, ast.NamedExpr,
-    ast.Dict, ast.DictComp, ast.Set, ast.SetComp,
+    ast.Dict, ast.DictComp, ast.Set, ast.SetComp, ast.With, ast.AsyncWith, ast.AsyncFor,
 )  # fmt: skip
 """What Triton's compiler does not know, or nobody follows. Its interpreter runs all of it as Python does."""
 _LIBRARIES = ("tl", "libdevice")
@@ -133,6 +133,11 @@ def _check(module: Module, node: ast.AST, local: set[str], modules: dict[str, Mo
     """Check one node; whether what is below it is to be looked at too."""
     if isinstance(node, _BANNED):
         report.at("kernel", module, node, f"{type(node).__name__} is no part of a Triton kernel")
+    if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
+        message = (
+            f"a kernel binds names; {ast.unparse(node)[:80]} may be a list of the host's, which would keep the value"
+        )
+        report.at("kernel", module, node, message)
     if isinstance(node, ast.Attribute | ast.Name):
         dotted = module.dotted(node)
         if dotted is not None:
@@ -176,6 +181,8 @@ def _called(module: Module, call: ast.Call) -> Iterator[ast.expr]:
     dotted = module.dotted(call.func)
     if isinstance(call.func, ast.Name) and dotted is None and call.func.id in _BY_KEY:
         yield from (k.value for k in call.keywords)
+    if isinstance(call.func, ast.Name) and call.func.id == "print":  # which calls `write` of its file
+        yield from (k.value for k in call.keywords if k.arg in ("file", None))
     name = call.func.attr if isinstance(call.func, ast.Attribute) else (dotted or "").rpartition(".")[2]
     if name in _COMBINING:
         place, keyword = _COMBINING[name]

@@ -73,4 +73,47 @@ MEMBER_ATTACKS = (
         (static("host_read"), READ, WORKS),
         "which function of a list is called follows from a tensor's value",
     ),
+    Attack(
+        "type_in_a_cast",
+        add_relu,
+        (static("annotation"), WORKS),
+        "a cast is left out of what is checked where brackets in its type make a type alone",
+    ),
+    Attack(
+        "types_by_a_table",
+        add_relu,
+        (static("annotation"), WORKS),
+        "a type variable stands in brackets of a built-in type, which no name of the pass hides",
+    ),
+    Attack(
+        "kept_by_contains",
+        add_relu,
+        (static("forbidden_name"), WORKS),
+        "a type is compared with what is written out, and handed to no method",
+    ),
+    Attack(
+        "enumeration_of_methods",
+        add_relu,
+        (static("forbidden_call"), WORKS),
+        "an enumeration without members is a base and no more",
+    ),
+    Attack(
+        "text_by_a_table_of_types",
+        add_relu,
+        (static("forbidden_name"), READ, WORKS),
+        "a defaultdict is given a type for what is missing, and none to hold",
+    ),
+    Attack(
+        "kernel_keeps_values",
+        add_relu,
+        (static("kernel"), WORKS),
+        "a kernel binds names, and puts nothing into what the host has",
+        ("cpu",),
+    ),
+    Attack(
+        "fields_that_run",
+        add_relu,
+        (static("forbidden_call"), WORKS),
+        "a named tuple is known as a class where all its fields are texts",
+    ),
 )

@@ -19,6 +19,7 @@ TABLES = "import collections\nimport typing\nTABLE = collections.defaultdict(lis
 VARIABLES = "K = typing.TypeVar('K')\nL = typing.TypeVar('L')\n"
 KEEPS = "def keep(t):\n    return 1\n"
 RUNNING = "G = (i for i in (1,))\n"
+MADE = "N = A('N', {'a': 1, '__lt__': lambda self, other: 1})\n"
 HIDDEN = {
     "a decorator of a class": (DATA.format('(frozen=(__name__ := "__main__") == "")') + SCRIPT, "A()", "rebinding"),
     "a class": (f"append = 1\n{READS}class A:\n    a = (append := leak)\n", "A().append(x)", "module_statement"),
@@ -127,6 +128,43 @@ HIDDEN = {
         "@dataclasses.dataclass\nclass A:\n    a: os.system = F\n",
         "F.type('id')",
         "forbidden_call",
+    ),
+    **{
+        f"an enumeration of {what}": (f"import enum\n{before}{MADE}", "n", "forbidden_call")
+        for what, before in {
+            "no member": "class A(enum.Enum):\n    pass\n",
+            "no bit": "class A(enum.Flag):\n    NONE = 0\n",
+            "a method": "def f(self):\n    return 1\nclass A(enum.Enum):\n    a = f\n",
+            "no member of its own": "class B(enum.Enum):\n    pass\nclass A(B):\n    a: int\n",
+        }.items()
+    },
+    "an enumeration by its class": (
+        "import enum\nclass A(enum.Enum):\n    @classmethod\n    def make(cls, held):\n        return cls('N', held)\n",
+        "A.make({'a': 1})",
+        "forbidden_call",
+    ),
+    "the type of a cast": (
+        "import collections\nimport typing\nset = collections.defaultdict(int)\nONE = typing.cast(set[exec], 1)\n",
+        "for k in set:\n    k('1')",
+        "forbidden_call",
+    ),
+    "a type that is asked for": (
+        "class A:\n    def __contains__(self, one):\n        KEPT.append(one)\n        return False\nKEPT = []\n",
+        "z = (n, type(A)) in A()",
+        "forbidden_name",
+    ),
+    "an asynchronous loop": ("G = (i async for i in ())\n", "n", "expression"),
+    "an error with a name": (f"{READS}E = ImportError('m', name=leak)\n", "z = str(E.name)", "forbidden_name"),
+    "the file of a print": (
+        "class A:\n    def write(self, text):\n        KEPT.append(text)\nKEPT = []\nFILE = A()\n"
+        "@triton.jit\ndef shown(p):\n    print(tl.load(p), file=FILE)\n",
+        "shown[(1,)](out)",
+        "kernel",
+    ),
+    "a loop over an item": (
+        "SEEN = [0]\n@triton.jit\ndef k(p):\n    for SEEN[0] in range(2):\n        tl.store(p, 1.0)\n",
+        "n",
+        "kernel",
     ),
 }
 

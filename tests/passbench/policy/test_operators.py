@@ -78,6 +78,15 @@ def test_statistics_of_a_batch_norm_are_written_where_it_trains():
     arguments = ast.parse("f(x, None, None, mean, var, True, 0.1, 1e-5)", mode="eval").body.args
     found = library_call("torch.ops.aten.native_batch_norm.default", arguments, {}).written
     assert [ast.unparse(part) for part in found] == ["mean", "var"]
+    for stored in ("torch.batch_norm_update_stats", "torch.ops.aten.batch_norm_update_stats.default"):
+        found = library_call(stored, ast.parse("f(x, mean, var, 0.1)", mode="eval").body.args, {}).written
+        assert [ast.unparse(part) for part in found] == ["mean", "var"]
+
+
+def test_repeating_by_numbers_alone_reads_them():
+    one, two = (ast.parse(call, mode="eval").body.args for call in ("f(x)", "f(x, 2)"))
+    assert library_call("torch.repeat_interleave", one, {}).reading
+    assert not library_call("torch.repeat_interleave", two, {}).reading
 
 
 def test_private_operators_are_those_that_compute():
