@@ -233,31 +233,11 @@ def _zero_signs(args: tuple, kwargs: Mapping[str, Any]) -> list[float]:
 def _captured(
     model: torch.nn.Module, seen: _Seen, guards: Any, result: Any, signs: Sequence[float], read: Read
 ) -> ModelCapture:
-    places = places_of(model)
-    moving: list[int] = []
-    held: list[tuple[int, HeldTensor]] = []
-    for number, (source, tensor) in enumerate(zip(seen.sources, seen.inputs, strict=True)):
-        if tensor.is_inference():
-            raise NotWhole(f"{source} is an inference tensor, whose changes nobody counts")
-        if id(tensor) in places:
-            name, found = places[id(tensor)]
-            held.append((number, HeldTensor(name, tensor, tuple(found))))
-        elif _OF_THE_CALL.fullmatch(source):
-            moving.append(number)
-        elif (place := place_at(source, model)) is not None:
-            held.append((number, HeldTensor(source, tensor, (place,))))
-        else:
-            raise NotWhole(f"the forward reads {source}, a tensor that is neither the call's nor the model's")
-    order = [*moving, *(number for number, _ in held)]
-    facts = replace(seen.facts, same=tuple(None if n is None else order.index(n) for n in seen.facts.same))
-    taken = [node for node in seen.graph.graph.nodes if node.name in facts.idle_draws]
-    draws = [(node.target, node.args, dict(node.kwargs)) for node in taken]
-    for node in taken:
-        seen.graph.graph.erase_node(node)
-    if draws:
-        facts = replace(facts, random=False)
-    for node in [node for node in seen.graph.graph.nodes if node.target is torch._C._log_api_usage_once]:
-        seen.graph.graph.erase_node(node)  # it computes nothing
+    moving, held = _roles_of_inputs(model, seen)
+    order = [*moving, *held]
+    same = tuple(None if n is None else order.index(n) for n in seen.facts.same)
+    draws = _taken_draws(seen.graph.graph, seen.facts)
+    facts = replace(seen.facts, same=same, random=seen.facts.random and not draws)
     graph = reordered(seen.graph, order)
     fetched, fetch = fetching([seen.sources[number] for number in moving])
     tensors = tuple(seen.inputs[number] for number in moving)
@@ -265,37 +245,81 @@ def _captured(
         form = result_form(result, seen.outputs, tensors)
     except NoResultForm as error:
         raise NotWhole(str(error)) from None
-
-    def frame(args: tuple, kwargs: dict) -> dict[str, Any]:
-        return {"args": args, "kwargs": kwargs, "model": model}
-
-    modules = ModuleState(model)
-
-    def guarded(args: tuple, kwargs: dict) -> bool:
-        fits = guards.check(frame(args, kwargs)) and modules.unchanged()
-        return fits and (not signs or _zero_signs(args, kwargs) == signs)
-
-    def why_not(args: tuple, kwargs: dict) -> str:
-        if not modules.unchanged():
-            return "a module of the model was replaced, or a hook was added or removed"
-        if _zero_signs(args, kwargs) != signs:
-            return "a zero of the call has the other sign"
-        return _reason(guards.check_verbose(frame(args, kwargs)))
-
+    fitting = _Fitting(model, guards, signs)
     return ModelCapture(
-        graph,
-        facts,
-        tensors,
-        tuple(fetched),
-        tuple(each for _, each in held),
-        fetch,
-        guarded,
-        why_not,
-        tuple(draws),
-        form.builder(),
-        form,
-        read,
+        graph=graph,
+        facts=facts,
+        moving=tensors,
+        moving_names=tuple(fetched),
+        held=tuple(held.values()),
+        fetch=fetch,
+        guarded=fitting.fits,
+        why_not=fitting.why_not,
+        draws=tuple(draws),
+        rebuild=form.builder(),
+        form=form,
+        read=read,
     )
+
+
+def _roles_of_inputs(model: torch.nn.Module, seen: _Seen) -> tuple[list[int], dict[int, HeldTensor]]:
+    """The numbers of the graph's inputs that are the call's, and of those that the model holds. Raises NotWhole for an
+    input that is neither's."""
+    places = places_of(model)
+    moving: list[int] = []
+    held: dict[int, HeldTensor] = {}
+    for number, (source, tensor) in enumerate(zip(seen.sources, seen.inputs, strict=True)):
+        if tensor.is_inference():
+            raise NotWhole(f"{source} is an inference tensor, whose changes nobody counts")
+        if id(tensor) in places:
+            name, found = places[id(tensor)]
+            held[number] = HeldTensor(name, tensor, tuple(found))
+        elif _OF_THE_CALL.fullmatch(source):
+            moving.append(number)
+        elif (place := place_at(source, model)) is not None:
+            held[number] = HeldTensor(source, tensor, (place,))
+        else:
+            raise NotWhole(f"the forward reads {source}, a tensor that is neither the call's nor the model's")
+    return moving, held
+
+
+def _taken_draws(graph: fx.Graph, facts: GraphFacts) -> list[tuple[Callable, tuple, dict]]:
+    """Takes draws of random numbers that nothing reads out of the graph, and what computes nothing; returns the
+    draws."""
+    idle = [node for node in graph.nodes if node.name in facts.idle_draws]
+    logging = [node for node in graph.nodes if node.target is torch._C._log_api_usage_once]
+    draws = [(node.target, node.args, dict(node.kwargs)) for node in idle]
+    for node in (*idle, *logging):
+        graph.erase_node(node)
+    return draws
+
+
+class _Fitting:
+    """Whether what was captured of a model is right for another call: by dynamo's guards, the modules as they are now,
+    and the signs of a call's zeros."""
+
+    def __init__(self, model: torch.nn.Module, guards: Any, signs: Sequence[float]) -> None:
+        self._model, self._guards, self._signs = model, guards, signs
+        self._modules = ModuleState(model)
+
+    def fits(self, args: tuple, kwargs: dict) -> bool:
+        """Whether it is."""
+        guarded = self._guards.check(self._frame(args, kwargs)) and self._modules.unchanged()
+        return guarded and self._same_signs(args, kwargs)
+
+    def why_not(self, args: tuple, kwargs: dict) -> str:
+        """Why it is not, in one line."""
+        if not self._modules.unchanged():
+            return "a module of the model was replaced, or a hook was added or removed"
+        if not self._same_signs(args, kwargs):
+            return "a zero of the call has the other sign"
+        return _reason(self._guards.check_verbose(self._frame(args, kwargs)))
+
+    def _frame(self, args: tuple, kwargs: dict) -> dict[str, Any]:
+        return {"args": args, "kwargs": kwargs, "model": self._model}
+
+    def _same_signs(self, args: tuple, kwargs: dict) -> bool:
+        return not self._signs or _zero_signs(args, kwargs) == self._signs
 
 
 def fetching(sources: Sequence[str]) -> tuple[list[str], Callable[[tuple, dict], tuple]]:

@@ -170,6 +170,9 @@ def test_zeros_of_both_signs_are_told_apart():
     assert fast(x, 0.0).tolist() == [torch.inf] * 3 and fast.fallbacks == 0
     with pytest.warns(FallbackWarning, match="other sign"):
         assert fast(x, -0.0).tolist() == [-torch.inf] * 3
+    fast = optimize_model(Dividing(), (x, 2.0), {}, QUICK)
+    with pytest.warns(FallbackWarning, match=r"\[1\] == 2"):  # there was no zero whose sign could differ
+        fast(x, 0.0)
 
 
 def test_another_device_goes_to_the_model_itself():
