@@ -103,7 +103,6 @@ class Bench:
         self,
         work: Sequence[tuple[str, Sample]],
         workers: int,
-        progress: Progress | None = None,
         deadline: float = inf,
     ) -> list[tuple[str, precompile.Missed]]:
         """Have baselines compile samples ahead, `workers` at a time; `run` times them in the workers that did.
@@ -124,7 +123,7 @@ class Bench:
             for compiler, sample in slowest_first
         ]
         missed = []
-        done = precompile.in_order(jobs, workers, deadline, progress)
+        done = precompile.in_order(jobs, workers, deadline)
         for (compiler, sample), (job, left) in zip(slowest_first, done, strict=True):
             missed += [(compiler, one) for one in left]
             if left:

@@ -223,9 +223,7 @@ def is_measured(outcomes: Sequence[ScoredVariant], clock: str) -> bool:
     return clock != "device" or any(o.speedup is not None for o in outcomes)
 
 
-def score_rows(
-    rows: Sequence[Mapping[str, Any]], *, run: str, author: str, clock: str = "e2e", p: float = 0.0, b: float = B
-) -> list[dict[str, Any]]:
+def score_rows(rows: Sequence[Mapping[str, Any]], *, run: str, author: str, clock: str = "e2e") -> list[dict[str, Any]]:
     """Rows of `storage.schema.SCORES` for one run's rows of the results table by one clock, "e2e" or "device".
 
     Empty where nothing can be scored by that clock: no device times on the CPU, or eager failed on every variant.
@@ -233,7 +231,7 @@ def score_rows(
     outcomes = outcomes_of(rows, clock)
     if not is_measured(outcomes, clock):
         return []
-    return table_rows(score_table(outcomes, p, b), rows, run=run, author=author, clock=clock)
+    return table_rows(score_table(outcomes), rows, run=run, author=author, clock=clock)
 
 
 def score_runs(runs: Iterable[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 
-from passbench.bench import Bench, Progress
+from passbench.bench import Bench
 from passbench.names import COMPILERS
 from passbench.result import VariantResult
 from passbench.settings import Settings
@@ -160,7 +160,7 @@ class SharedBench(Bench):
         return self._box(compiler) / "inductor"
 
     def run_together(
-        self, sample: Sample, named: Mapping[str, tuple[str, Path | None]], progress: Progress | None = None
+        self, sample: Sample, named: Mapping[str, tuple[str, Path | None]]
     ) -> Iterator[dict[str, VariantResult]]:
         """For each variant of `sample` a result of each author, by name. `named` has an author's compiler, and for
         "pass" its directory; no compiler but "pass" may be named twice. Baselines that `compile_all` has missed are
@@ -186,7 +186,7 @@ class SharedBench(Bench):
                     kept[name] = keeper
         try:
             for number, variant in enumerate(sample.variants):
-                found = self._together(sample, variant, candidates, own, kept, progress) if candidates else {}
+                found = self._together(sample, variant, candidates, own, kept) if candidates else {}
                 yield {name: found[name] if name in found else refused[name][number] for name in named}
         finally:
             for worker in own.values():
@@ -207,12 +207,7 @@ class SharedBench(Bench):
         candidates: Mapping[str, TrialCandidate],
         own: Mapping[str, WorkerHandle],
         kept: Mapping[str, WorkerHandle],
-        progress: Progress | None,
     ) -> dict[str, VariantResult]:
-        def report(stage: str) -> None:
-            if progress is not None:
-                progress(f"{sample.sample} {variant.variant_hash[:12]}: {stage}")
-
         self._variants += 1
         begin, before = time.monotonic(), self._surroundings.look()
         seed = secrets.randbits(62) if self.settings.seed is None else self.settings.seed
@@ -228,7 +223,7 @@ class SharedBench(Bench):
         for worker in resumed:
             worker.resume()
         try:
-            outcomes = run_shared_trial(variant, self._eager, sides, self.settings, seed, self._captures, report)
+            outcomes = run_shared_trial(variant, self._eager, sides, self.settings, seed, self._captures)
         finally:
             self._rest_again(resumed)
         after, seconds = self._surroundings.look(), (time.monotonic() - begin) / len(sides)

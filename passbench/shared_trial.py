@@ -5,7 +5,7 @@ What is left out guards against passes that deceive (`passbench.timing.rounds` s
 double precision. So it is for baselines, and for passes whose author is trusted.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -47,25 +47,22 @@ def run_shared_trial(
     settings: Settings,
     seed: int,
     captures: Captures,
-    report: Callable[[str], None],
 ) -> dict[str, TrialOutcome]:
     """Load, check and time one variant under all candidates, by name. What goes wrong in a child is its outcome.
 
-    `seed` is that of inputs and order. `captures`: what other variants have shown. `report` is called with the name of
-    each stage.
+    `seed` is that of inputs and order. `captures`: what other variants have shown.
     """
     layers = Layers(settings.off)
     pair = WorkerPair(variant, eager, next(iter(candidates.values())).worker, settings, seed, layers)
     contenders = [_Contender(pair, one) for one in candidates.values()]
     eager.start()
     try:
-        _measure(pair, contenders, captures, report)
+        _measure(pair, contenders, captures)
     except torch.OutOfMemoryError as error:  # in this process, which runs nothing of a candidate
         reason = f"{EAGER_FAILED}: no memory to compare and time it in: {error}"
         _fail_all(contenders, eager, VariantFailure("runtime_error", reason, eager=True))
     except VariantFailure as failure:
         _fail_all(contenders, eager, failure)
-    report("eager again")
     _repeat_eager(pair, contenders)
     for one in contenders:
         one.outcome.comparison = one.correctness.result
@@ -108,22 +105,18 @@ class _Contender:
             self.given.worker.stop()
 
 
-def _measure(pair: WorkerPair, contenders: list[_Contender], captures: Captures, report: Callable[[str], None]) -> None:
+def _measure(pair: WorkerPair, contenders: list[_Contender], captures: Captures) -> None:
     graph = to_json(pair.variant.graph)
-    report("eager")
     pair.load(pair.eager, Load(graph, "eager"))
     pair.describe()
     for one in contenders:
-        report(f"{one.candidate.compiler}: load")
         with turn_to(pair, one.side):
             _load(pair, one, graph)
-    report("correctness")
     _check_draws(pair, contenders)
     for one in contenders:
         if one.running and one.candidate.files is not None:
             with turn_to(pair, one.side):
                 _observe(pair, one)
-    report("timing")
     sides = {one.side: one for one in contenders if one.running}
     if sides:
         for side, times in Rounds(pair, list(sides), captures).measure().items():

@@ -83,7 +83,6 @@ class QuickMeasure:
         self,
         device: torch.device,
         turn: Callable[[], AbstractContextManager[None]] = nullcontext,
-        seed: int = 0,
         timed: bool = True,
         draws: int = 24,
         further: int = 0,
@@ -93,7 +92,7 @@ class QuickMeasure:
         self.turn = partial(self._when_it_is, turn)
         self.untimed = None if untimed is None else partial(self._when_it_is, untimed)
         self._sample = ""
-        self._caller = Caller(device, seed)
+        self._caller = Caller(device, seed=0)
         self._references = EagerReferences(self._caller, draws, lambda: (self.untimed or self.turn)())
         self._measured_before: set[str] = set()
         self._lost = 0.0  # seconds, for lack of memory

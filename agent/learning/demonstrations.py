@@ -86,10 +86,10 @@ class Solved:
     rows: Sequence[Mapping[str, Any]]
 
 
-def split_of(family: str, validation: float = VALIDATION) -> str:
-    """ "validation" for that share of the families, by their hash, else "train"."""
+def split_of(family: str) -> str:
+    """ "validation" for a share `VALIDATION` of the families, by their hash, else "train"."""
     number = int(hashlib.sha256(f"validation {family}".encode()).hexdigest()[:8], 16)
-    return "validation" if number < validation * 16**8 else "train"
+    return "validation" if number < VALIDATION * 16**8 else "train"
 
 
 def demonstrations(

@@ -33,6 +33,8 @@ from storage.versions.version import Version
 Answer = Callable[[Sequence[list[dict[str, str]]]], list[str]]
 """Answers to conversations, a text for each."""
 
+_TEMPERATURE = 0.8
+"""At which a language model answers."""
 SCHEMA = pa.schema(
     [
         ("messages", pa.list_(MESSAGE)),
@@ -88,15 +90,15 @@ def round_of(samples: Sequence[Sample], held_out: HeldOut, answer: Answer, rewar
 
 
 class LanguageModel:
-    """A causal language model of transformers that answers conversations at temperature `heat`."""
+    """A causal language model of transformers that answers conversations, at most `longest` tokens each."""
 
-    def __init__(self, name: str, device: str, longest: int = 4096, heat: float = 0.8, batch: int = 8) -> None:
+    def __init__(self, name: str, device: str, longest: int = 4096, batch: int = 8) -> None:
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
         dtype = torch.bfloat16 if device.startswith("cuda") else torch.float32
         self.tokenizer = AutoTokenizer.from_pretrained(name, padding_side="left")
         self.model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype).to(device).eval()
-        self.longest, self.heat, self.batch = longest, heat, batch
+        self.longest, self.batch = longest, batch
         if self.tokenizer.pad_token is None:
             self.tokenizer.pad_token = self.tokenizer.eos_token
 
@@ -114,7 +116,7 @@ class LanguageModel:
                     attention_mask=given["attention_mask"],
                     max_new_tokens=self.longest,
                     do_sample=True,
-                    temperature=self.heat,
+                    temperature=_TEMPERATURE,
                     pad_token_id=self.tokenizer.pad_token_id,
                 )
             written = made[:, given["input_ids"].shape[1] :]

@@ -55,7 +55,7 @@ build_timeout_sec = 1800.0
 cpus = 4
 memory_mb = 32768
 storage_mb = 20480
-gpus = {gpus}
+gpus = 1
 
 [solution]
 """
@@ -70,9 +70,7 @@ exec python3 -m agent.learning.verify --sample "$here/sample" --passes "${{PASSN
 """
 
 
-def write_task(
-    sample: Sample, directory: Path, files: Mapping[str, str] | None = None, image: str = IMAGE, gpus: int = 1
-) -> None:
+def write_task(sample: Sample, directory: Path, files: Mapping[str, str] | None = None, image: str = IMAGE) -> None:
     """Write a task to a new directory, whole or not at all; `files` is a known pass, for solve.sh.
 
     Raises PassNetError if the directory is there already or cannot be written, and for files that are no pass.
@@ -85,7 +83,7 @@ def write_task(
         with filling(directory) as place:
             (place / "environment").mkdir()
             (place / "instruction.md").write_text(instruction(sample), "utf-8")
-            (place / "task.toml").write_text(_toml(sample, gpus), "utf-8")
+            (place / "task.toml").write_text(_toml(sample), "utf-8")
             (place / "environment" / "Dockerfile").write_text(f"FROM {image}\nWORKDIR /workspace\n", "utf-8")
             keep_sample(sample, place / "tests" / "sample")
             _script(place / "tests" / "test.sh", _TEST.format(passes=PASSES))
@@ -114,7 +112,7 @@ def solution(files: Mapping[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _toml(sample: Sample, gpus: int) -> str:
+def _toml(sample: Sample) -> str:
     return _TOML.format(
         passes=PASSES,
         organisation=ORGANISATION,
@@ -123,7 +121,6 @@ def _toml(sample: Sample, gpus: int) -> str:
         family=json.dumps(sample.family_hash)[1:-1],
         split=sample.split,
         variants=len(sample.variants),
-        gpus=gpus,
     )
 
 

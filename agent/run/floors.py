@@ -13,6 +13,7 @@ LAUNCH_US = 1.2
 """What the smallest kernel takes in a CUDA graph on an H200."""
 BANDWIDTH = 4.8e6
 """Bytes a microsecond: an H200's data sheet."""
+_AUTHOR = "distill"
 
 
 def floor_us(variant: Variant) -> float:
@@ -24,18 +25,18 @@ def floor_us(variant: Variant) -> float:
     return max(LAUNCH_US, moved / BANDWIDTH)
 
 
-def floors(variants: Mapping[str, Variant], runs: Mapping[str, Sequence[dict]], author: str = "distill") -> str:
-    """A Markdown table of `author`'s variants, those farthest from their floors first; empty where it ran none.
+def floors(variants: Mapping[str, Variant], runs: Mapping[str, Sequence[dict]]) -> str:
+    """A Markdown table of the variants of `distill`, those farthest from their floors first; empty where it ran none.
 
     `variants` are given by hash, `runs` are results rows by author.
     """
     right: dict[str, dict[str, float]] = defaultdict(dict)
     for name, rows in runs.items():
-        for row in rows if name not in (author, "eager") else ():
+        for row in rows if name not in (_AUTHOR, "eager") else ():
             if (time := _candidate_us(row, "device")) is not None:
                 right[row["variant_hash"]][name] = time
     lines = []
-    for row in runs.get(author, ()):
+    for row in runs.get(_AUTHOR, ()):
         time = _candidate_us(row, "device")
         if time is None:
             continue
@@ -51,7 +52,7 @@ def floors(variants: Mapping[str, Variant], runs: Mapping[str, Sequence[dict]], 
     head = (
         f"Microseconds on the device. Floor: one launch, or inputs and outputs once at {BANDWIDTH / 1e6} TB/s.",
         "",
-        f"| sample | variant | {author} | floor | takes | times the floor | fastest other that is right |",
+        f"| sample | variant | {_AUTHOR} | floor | takes | times the floor | fastest other that is right |",
         "|---|---|---|---|---|---|---|",
     )
     return "\n".join([*head, *(line for _, line in sorted(lines, reverse=True))]) + "\n"

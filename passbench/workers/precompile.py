@@ -3,7 +3,7 @@
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from math import inf
@@ -20,8 +20,6 @@ from passbench.workers.worker_handle import WorkerHandle
 from passbench.workers.worker_process import WorkerDied, WorkerTimeout
 from storage.graph.as_json import to_json
 from storage.records import Variant
-
-Progress = Callable[[str], None]
 
 NO_TIME = "no time was left"
 """Why a variant was missed that no worker has come to."""
@@ -59,25 +57,13 @@ class Missed(NamedTuple):
 
 
 @one_thread()
-def in_order(
-    jobs: Sequence[Job], threads: int, deadline: float, progress: Progress | None
-) -> list[tuple[Job, list[Missed]]]:
+def in_order(jobs: Sequence[Job], threads: int, deadline: float) -> list[tuple[Job, list[Missed]]]:
     """All jobs in order, `threads` at a time, none begun after `deadline` (`time.monotonic`), each with what it missed.
 
     Workers of baselines share directories, and the compiler caches in them.
     """
-    done = 0
-
-    def run(job: Job) -> tuple[Job, list[Missed]]:
-        nonlocal done
-        one = _in_time(job, threads, deadline)
-        done += 1
-        if progress is not None:
-            progress(f"{job.compiler}: compiled one, {len(jobs) - done} of {len(jobs)} left")
-        return one
-
     with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(run, jobs))
+        return list(pool.map(lambda job: _in_time(job, threads, deadline), jobs))
 
 
 @one_thread()

@@ -248,11 +248,10 @@ def test_what_needs_a_gpu_says_so(bench):
 
 
 def test_what_is_not_compiled_ahead_is_told(bench):
-    said = []
     large = add_relu_sample((2**29,))
-    ((compiler, missed),) = bench.precompile([("inductor", large)], 1, said.append)
+    ((compiler, missed),) = bench.precompile([("inductor", large)], 1)
     assert (compiler, missed.variant) == ("inductor", large.variants[0])
-    assert "larger than PassBench's memory" in missed.reason and said == ["inductor: compiled one, 0 of 1 left"]
+    assert "larger than PassBench's memory" in missed.reason
     late = bench.precompile([("inductor", large), ("inductor-max-autotune", large)], 2, deadline=time.monotonic())
     assert [(compiler, one.reason) for compiler, one in late] == [
         ("inductor-max-autotune", "no time was left"),
