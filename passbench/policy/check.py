@@ -16,6 +16,7 @@ from passbench.policy import allowlists as names
 from passbench.policy.forms.partial_functions import write_partials
 from passbench.policy.forms.picked_arguments import write_out_picked
 from passbench.policy.forms.plain_form import write_lambdas_as_functions
+from passbench.policy.forms.taken_functions import write_taken_functions
 from passbench.policy.forms.unused_functions import HANDED_TO_PASSBENCH, names_in_use
 from passbench.policy.host.checker import HostChecker
 from passbench.policy.kernels.addresses import Addresses
@@ -98,6 +99,8 @@ def _read(files: PassFiles, report: Report) -> dict[str, Module]:
     trees = {name: syntax_tree(name, text, report) for name, text in texts.items()}
     for tree in filter(None, trees.values()):
         write_lambdas_as_functions(tree, HANDED_TO_PASSBENCH)
+    if None not in trees.values():
+        write_taken_functions(trees, files.names)
     if None not in trees.values() and any("partial" in text for text in texts.values()):
         write_partials(trees)
     used = names_in_use(trees, files.names) if None not in trees.values() else None

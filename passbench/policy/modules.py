@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from passbench.contract import PACKAGE
 from passbench.policy import allowlists as names
-from passbench.policy.forms import class_members, comparisons, decorators
+from passbench.policy.forms import class_makers, class_members, comparisons, decorators
 from passbench.policy.forms.picked_arguments import literals
 from passbench.policy.forms.plain_expressions import without_null_handlers, write_plainly
 from passbench.policy.forms.plain_form import lift_kernels, name_bases
@@ -146,7 +146,7 @@ def read_module(
         report.add("syntax", f"{name}.py", 0, f"more than {_LONGEST_CHAIN} attributes in a row; write shorter ones")
         return None
     tree.body = [s for s in tree.body if not runs_as_a_script(s)]
-    of_patterns = empty_unused(tree, used) if used is not None else {}
+    of_patterns = empty_unused(name, tree, used) if used is not None else {}
     module = Module(name, tree, siblings, tuple(text.split("\n")), of_patterns=of_patterns)
     for node in walk(tree):
         if isinstance(node, ast.Import):
@@ -162,7 +162,7 @@ def read_module(
     lift_kernels(tree, lambda function: _is_kernel(module, function))
     if "hash" not in bound:
         comparisons.write_hashes(tree)
-    class_members.without_type_parameters(tree, module.dotted)
+    class_members.write_bases(tree, module.dotted)
     class_members.name_properties(tree, module.dotted, module.imports)
     module.torch_modules = class_members.plain_torch_modules(tree, module.dotted)
     class_members.lift_class_kernels(tree, lambda function: _is_kernel(module, function))
@@ -256,48 +256,13 @@ def _is_alias(module: Module, node: ast.stmt, bound: Mapping[str, int]) -> bool:
 def _as_class(module: Module, node: ast.stmt, bound: Mapping[str, int]) -> ast.stmt:
     """`NAME = namedtuple("NAME", ["a", "b"])` as the class that it makes, `NAME = SimpleNamespace(a=1)` as a class with
     this field; any other statement as it is."""
-    value = node.value if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
-    target = node.targets[0] if value is not None else None
-    if isinstance(value, ast.Call) and module.dotted(value.func) == "types.SimpleNamespace":
-        return _as_namespace(module, node, value, bound)
-    if not isinstance(value, ast.Call) or module.dotted(value.func) != "collections.namedtuple" or value.keywords:
-        return node
-    if not isinstance(target, ast.Name) or len(value.args) != 2 or not isinstance(value.args[0], ast.Constant):
-        return node
-    listed = value.args[1].elts if isinstance(value.args[1], ast.List | ast.Tuple) else [value.args[1]]
-    texts = [part.value for part in listed if isinstance(part, ast.Constant) and isinstance(part.value, str)]
-    fields = " ".join(texts).replace(",", " ").split()
-    written = len(texts) == len(listed) and all(field.isidentifier() for field in fields)
-    if value.args[0].value != target.id or not written:
-        return node
-    module.imports[_NAMEDTUPLE] = "typing.NamedTuple"
-    body: list[ast.stmt] = [
-        ast.AnnAssign(ast.Name(field, ast.Store()), ast.Name("int", ast.Load()), None, 1) for field in fields
-    ]
-    made = ast.ClassDef(target.id, [ast.Name(_NAMEDTUPLE, ast.Load())], [], body or [ast.Pass()], [])
-    return ast.fix_missing_locations(ast.copy_location(made, node))
-
-
-def _as_namespace(module: Module, node: ast.Assign, value: ast.Call, bound: Mapping[str, int]) -> ast.stmt:
-    target = node.targets[0]
-    if (
-        not isinstance(target, ast.Name)
-        or bound[target.id] != 1
-        or value.args
-        or None in {k.arg for k in value.keywords}
-    ):
-        return node
-    fields: list[ast.stmt] = []
-    for keyword in value.keywords:
-        name = ast.copy_location(ast.Name(keyword.arg, ast.Store()), keyword)
-        fields.append(ast.copy_location(ast.Assign([name], keyword.value), keyword))
-    module.namespaces.add(target.id)
-    made = ast.ClassDef(target.id, [], [], fields or [ast.copy_location(ast.Pass(), node)], [])
-    return ast.copy_location(made, node)
-
-
-_NAMEDTUPLE = "collections.namedtuple"
-"""As a name of a module's own; none of the source is spelled so."""
+    if (made := class_makers.named_tuple(node, module.dotted)) is not None:
+        module.imports[class_makers.NAMEDTUPLE] = "typing.NamedTuple"
+        return made
+    if (made := class_makers.namespace(node, module.dotted, bound)) is not None:
+        module.namespaces.add(made.name)
+        return made
+    return node
 
 
 def _device_call(module: Module, function: ast.FunctionDef) -> str | None:
@@ -351,7 +316,7 @@ def _import(module: Module, node: ast.Import, report: Report) -> None:
             stands_for = name if alias.asname else name.partition(".")[0]
         else:
             report.at("import", module, node, _import_advice(name))
-            continue
+            stands_for = name if alias.asname else name.partition(".")[0]
         _bind(module, alias.asname or stands_for, stands_for, node, report)
 
 
@@ -377,6 +342,7 @@ def _import_from(module: Module, node: ast.ImportFrom, report: Report) -> None:
             report.at("import", module, node, f"there is no {missing}.py in this pass")
         elif not known and not names.may_import(source) and full not in names.MODULES:
             report.at("import", module, node, _import_advice(source))
+            _bind(module, alias.asname or alias.name, full, node, report)
         elif alias.name.startswith("__" if known else "_"):
             report.at("private_name", module, node, f"{full} is private; use what the module offers")
         else:

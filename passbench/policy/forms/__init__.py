@@ -3,5 +3,5 @@
 In: the tree of a module. Out: the same tree, which means the same to Python. Read first: `plain_form.py` (kernels,
 `super()`), then `decorators.py`.
 
-May import: passbench.policy.allowlists, passbench.policy.nodes.
+May import: passbench.contract, passbench.policy.allowlists, passbench.policy.nodes.
 """

@@ -86,9 +86,9 @@ def write_lambdas_as_methods(tree: ast.Module) -> None:
                     own.__dict__.pop("_children", None)
 
 
-def without_type_parameters(tree: ast.Module, dotted: Callable[[ast.expr], str | None]) -> None:
+def write_bases(tree: ast.Module, dotted: Callable[[ast.expr], str | None]) -> None:
     """`class Cache(Generic[K, V])` as `class Cache`, and `Protocol[T]` as `Protocol`, in place: a base that says which
-    types there are gives a class no members but those with two underscores."""
+    types there are gives a class no members but those with two underscores, and so does `metaclass=ABCMeta`."""
     for own in (s for s in tree.body if isinstance(s, ast.ClassDef)):
         bases: list[ast.expr] = []
         for base in own.bases:
@@ -98,6 +98,8 @@ def without_type_parameters(tree: ast.Module, dotted: Callable[[ast.expr], str |
             elif named not in ("typing.Generic", "typing_extensions.Generic"):
                 bases.append(base)
         own.bases = bases
+        if [k.arg for k in own.keywords] == ["metaclass"] and dotted(own.keywords[0].value) == "abc.ABCMeta":
+            own.keywords = []
         own.__dict__.pop("_children", None)
 
 

@@ -19,10 +19,12 @@ _ONLY_RUN_AS_A_SCRIPT = "__main__"
 
 
 class NamesInUse(NamedTuple):
-    """Names that host code and kernels of a pass mention, and further ones that patterns do."""
+    """Names that host code and kernels of a pass mention, and further ones that patterns do; and the modules of which
+    PassBench calls functions."""
 
     by_host: frozenset[str]
     by_patterns: frozenset[str]
+    rules: tuple[str, ...]
 
 
 def names_in_use(trees: Mapping[str, ast.Module], rules: tuple[str, ...]) -> NamesInUse:
@@ -38,7 +40,9 @@ def names_in_use(trees: Mapping[str, ast.Module], rules: tuple[str, ...]) -> Nam
             if traced:
                 patterns += statement.body
                 waiting += [*_outside(statement), *statement.decorator_list]
-            elif is_plain_function(statement):
+            elif isinstance(statement, ast.FunctionDef) and statement.name in HANDED_TO_PASSBENCH and home in rules:
+                waiting += [*statement.body, *_outside(statement), *statement.decorator_list]
+            elif _is_plain_function(statement):
                 functions.setdefault(statement.name, []).append(statement)
                 waiting += _outside(statement)
             elif _is_plain_class(statement, library):
@@ -47,7 +51,7 @@ def names_in_use(trees: Mapping[str, ast.Module], rules: tuple[str, ...]) -> Nam
             elif not runs_as_a_script(statement):
                 waiting.append(statement)
     by_host = _named_from(waiting, functions)
-    return NamesInUse(by_host, _named_from(patterns, functions) - by_host)
+    return NamesInUse(by_host, _named_from(patterns, functions) - by_host, rules)
 
 
 def _named_from(waiting: list[ast.AST], functions: dict[str, list[ast.FunctionDef | ast.ClassDef]]) -> frozenset[str]:
@@ -64,17 +68,18 @@ def _named_from(waiting: list[ast.AST], functions: dict[str, list[ast.FunctionDe
     return frozenset(found)
 
 
-def empty_unused(tree: ast.Module, used: NamesInUse) -> dict[str, ast.FunctionDef]:
-    """Leave out what functions of no name in use by the host do, in place. What runs when they are defined stays:
-    defaults and annotations. Those that patterns name are returned as they were written. Of a class of no name in use
-    the bases stay."""
+def empty_unused(name: str, tree: ast.Module, used: NamesInUse) -> dict[str, ast.FunctionDef]:
+    """Leave out what functions of a module do that have no name in use by the host, in place. What runs when they are
+    defined stays: defaults and annotations. Those that patterns name are returned as they were written. Of a class of
+    no name in use the bases stay."""
     of_patterns: dict[str, ast.FunctionDef] = {}
     library = _names_of_libraries(tree)
     for statement in tree.body:
         if _is_plain_class(statement, library) and statement.name not in used.by_host | used.by_patterns:
             statement.body = [ast.copy_location(ast.Pass(), statement.body[0])]
             statement.is_unused = True
-        if is_plain_function(statement) and statement.name not in used.by_host:
+        called = name in used.rules and getattr(statement, "name", "") in HANDED_TO_PASSBENCH
+        if not called and _is_plain_function(statement) and statement.name not in used.by_host:
             if statement.name in used.by_patterns:
                 of_patterns[statement.name] = copy.copy(statement)
                 of_patterns[statement.name].__dict__.pop("_children", None)
@@ -82,11 +87,10 @@ def empty_unused(tree: ast.Module, used: NamesInUse) -> dict[str, ast.FunctionDe
     return of_patterns
 
 
-def is_plain_function(node: ast.stmt) -> bool:
-    """Whether a statement defines a function without decorators that nobody calls but by its name."""
-    if not isinstance(node, ast.FunctionDef) or node.decorator_list or node.name in HANDED_TO_PASSBENCH:
-        return False
-    return not node.name.startswith("__")
+def _is_plain_function(node: ast.stmt) -> bool:
+    """Whether a statement defines a function without decorators, of which Python knows nothing. But for those that
+    PassBench calls nobody calls one but by its name."""
+    return isinstance(node, ast.FunctionDef) and not node.decorator_list and not node.name.startswith("__")
 
 
 def _names_of_libraries(tree: ast.Module) -> dict[str, str]:
