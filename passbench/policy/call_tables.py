@@ -66,8 +66,13 @@ def _named_elsewhere(modules: dict[str, Module]) -> set[str]:
 
 
 def names_listed(module: Module) -> Iterator[ast.Name]:
-    """Names `T` in `for key in T`, `T.keys()`, `", ".join(T)`, and `sorted(T)` and its kin, if they are built-ins. They
-    ask a dict for its keys, an enumeration for its members."""
+    """Names `T` among `asked_for_keys`: they ask a dict for its keys, an enumeration for its members."""
+    yield from (node for node in asked_for_keys(module) if isinstance(node, ast.Name))
+
+
+def asked_for_keys(module: Module) -> Iterator[ast.expr]:
+    """What stands for `T` in `for key in T`, `T.keys()`, `", ".join(T)`, and `sorted(T)` and its kin, if they are
+    built-ins."""
     for node in walk(module.tree):
         kind = type(node)
         if kind is ast.For or kind is ast.comprehension:
@@ -76,7 +81,7 @@ def names_listed(module: Module) -> Iterator[ast.Name]:
             used = _asked_for_keys(module, node)
         else:
             continue
-        if isinstance(used, ast.Name):
+        if used is not None:
             yield used
 
 

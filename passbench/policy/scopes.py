@@ -106,6 +106,8 @@ ITEM_OF_RETURN = "return[{}]"
 """The name under which `Kinds` keeps one item of the tuples that a function returns."""
 RETURN = "return"
 """The name under which `Kinds` keeps a function's result; no variable can be called so."""
+KEYS = "{}{{}}"
+"""The name under which `Kinds` keeps what is put as a key into a dict of this name (`flow.kept_tables`)."""
 ITEMS = "self[:]"
 """The name under which `Kinds` keeps what the instance of a method holds as a tuple."""
 

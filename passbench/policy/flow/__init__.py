@@ -4,7 +4,7 @@ In: the host code of a pass. Out: for each such call the functions that it can b
 first: `value_flow.py`, then `groups.py`. `passbench.policy.host` asks it what a call returns, and what functions that
 are values get.
 
-May import: passbench.policy.allowlists, passbench.policy.forms, passbench.policy.item_parts,
-passbench.policy.library_members, passbench.policy.modules, passbench.policy.nodes, passbench.policy.operators,
-passbench.policy.scopes, passbench.policy.steps.
+May import: passbench.policy.allowlists, passbench.policy.call_tables, passbench.policy.forms,
+passbench.policy.item_parts, passbench.policy.library_members, passbench.policy.modules, passbench.policy.nodes,
+passbench.policy.operators, passbench.policy.scopes, passbench.policy.steps.
 """

@@ -137,15 +137,18 @@ class Values:
 
     def _iterate(self, target: ast.expr, iterable: ast.expr, scope: Scope, inner: Scope) -> None:
         """Bind, in the `inner` scope, what a loop takes from an iterable."""
-        home = self._pass.scopes[scope.module.name]
-        own = isinstance(iterable, ast.Name) and scope.find(iterable.id) is home
-        parts = self._columns.get((scope.module.name, iterable.id)) if own else None
-        if parts is None:
+        if self.columns_of(iterable, scope) is None:
             members = self._members(iterable, scope)
             self._bind(target, self._value(iterable, scope) if members is None else members, inner)
             return
         for number, element in enumerate(target.elts):
             self._bind(element, self.groups.place(iterable.id, f"{scope.module.name}[:, {number}]"), inner)
+
+    def columns_of(self, iterable: ast.expr, scope: Scope) -> list[list[ast.expr]] | None:
+        """The columns of one of `tables_of_rows`, which a loop takes apart; None of any other expression."""
+        home = self._pass.scopes[scope.module.name]
+        own = isinstance(iterable, ast.Name) and scope.find(iterable.id) is home
+        return self._columns.get((scope.module.name, iterable.id)) if own else None
 
     def _members(self, node: ast.expr, scope: Scope) -> int | None:
         """The group of an enumeration's members, as `ROUTE[name]` and `for one in ROUTE` give; None of what is none."""

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from passbench.policy import allowlists as names
 from passbench.policy.call_tables import call_tables, key_uses, names_listed
+from passbench.policy.flow.kept_tables import KeptTables
 from passbench.policy.forms import context_managers
 from passbench.policy.host.classes import ClassFacts, Lineages, facts_of
 from passbench.policy.item_parts import CollectedArguments
@@ -56,6 +57,7 @@ class Bindings:
         self.uses: dict[ast.AST, tuple[set[str], list[ast.Call]]] = {}  # names used as tensors, and calls
         self.tables = call_tables(modules)
         self.keys_of_tables = key_uses(modules)
+        self.kept = KeptTables(modules)
         self.listed = {node for module in modules.values() for node in names_listed(module)}
         self.in_tables = {node for nodes in self.tables.values() for node in nodes}
         self.escaped: set[ast.FunctionDef] = set()  # host functions used as values: calls without a name give them all

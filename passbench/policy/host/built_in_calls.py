@@ -51,7 +51,8 @@ class BuiltInCalls(OperatorCalls):
                 self.check_text(argument, kind, scope)
         if owner is not None and (function := self._only_lambda(owner, name)) is not None:
             found = self._pass_starred(node, function, *self._given(node, scope))
-            return joined((found, ValueKind.HOLDER)) if self.is_sequence(function.body, owner) else found
+            self._note_sequences(function, node, scope)
+            return found
         if owner is not None:
             if self.flow.held(self.flow.called.get(node)):
                 return self.call_unnamed(node, positional, keywords, scope)

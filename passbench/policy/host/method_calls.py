@@ -10,11 +10,11 @@ from passbench.policy.flow.class_parts import is_plain
 from passbench.policy.host.arguments import Keywords
 from passbench.policy.host.bindings import FIELDS
 from passbench.policy.host.built_in_calls import BuiltInCalls
-from passbench.policy.host.classes import MAKING
+from passbench.policy.host.classes import MAKING, fields_of
 from passbench.policy.host.named_values import SHARED_ADVICE
 from passbench.policy.host.operator_calls import OperatorCall
 from passbench.policy.library_members import fields_of_tensors_too, is_usable
-from passbench.policy.scopes import Scope, ValueKind, joined
+from passbench.policy.scopes import KEYS, Scope, ValueKind, joined
 from passbench.policy.suggestions import advice_on
 from storage.graph import targets
 
@@ -26,6 +26,7 @@ _WRITTEN_OTHERWISE = {
 _WITHOUT_ARGUMENTS = frozenset("items keys values copy clear reverse popitem".split())
 _TAKING_NUMBERS = frozenset("index move_to_end".split())
 """Methods that are given numbers beside a key: where to begin and to end, and at which end."""
+_OF_ONE_ITEM = frozenset("get setdefault pop".split())
 _COMPARING = frozenset("index count".split())
 _OF_CONTAINERS = {n for kind in (set, Counter, deque, OrderedDict) for n in dir(kind)} & targets.methods()
 """Methods of containers that tensors have too: of what is no tensor they are the container's, such as `set.add`."""
@@ -192,6 +193,8 @@ class MethodCalls(BuiltInCalls):
             of_class = given.holds_tensors and not base.is_tensor  # `torch.Tensor` may be a variable: `T.detach(x)`
             return ValueKind.OWN if name.startswith("new_") or base.is_made else ValueKind.TENSOR if of_class else base
         if name in names.CONTAINER_METHODS and not base.is_tensor:
+            if name == "setdefault" and node.args:
+                self._note_key(method.value, node.args[0], positional[0], scope)
             keys = [*positional, *keywords.values()] if name in _TAKING_NUMBERS else positional[:1]
             if name in _KEYED and joined(keys).holds_tensors:
                 self.read("a tensor is no key of a list or dict", scope, node)
@@ -203,6 +206,9 @@ class MethodCalls(BuiltInCalls):
                 self.note_item(method.value, value, scope)
             if name in names.PUTTING_METHODS:
                 self.put_into(method.value, given, scope)
+            kept = self._kept(method.value, scope) if name in _OF_ONE_ITEM else None
+            if kept is not None:
+                return joined((kept, *positional[1:]))
             return ValueKind.TENSOR if base.holds_tensors or given.holds_tensors else max(base, given).item()
         if name in names.STRING_METHODS | names.LOGGING_METHODS and not base.holds_tensors:
             if given.holds_tensors:
@@ -230,9 +236,79 @@ class MethodCalls(BuiltInCalls):
             return self._library(as_operator)
         rule = "private_name" if name.startswith("_") else "tensor_method"
         advice = SHARED_ADVICE if name in self.shared_names else advice_on(name)
-        advice = advice or "tensors have public methods"
+        advice = advice or "a pass calls methods of tensors, lists, dicts and texts, and of its own classes"
         self.find(rule, scope.module, node, f"method {name}() is not allowed in host code; {advice}")
         return ValueKind.SCALAR  # one finding is enough
+
+    def enter(self, node: ast.FunctionDef | ast.Lambda, scope: Scope, kind: ValueKind) -> None:
+        """As `Given` does; a parameter `*args` is a tuple."""
+        super().enter(node, scope, kind)
+        if node.args.vararg is not None:
+            self.note_sequence(node, node.args.vararg.arg)
+
+    def index(self, node: ast.Subscript, scope: Scope) -> tuple[ValueKind, ValueKind]:
+        """As `Expressions` does; of a dict that is asked for its keys it is noted what they may be."""
+        kind, by = super().index(node, scope)
+        self._note_key(node.value, node.slice, by, scope)
+        return kind, by
+
+    def put_into(self, container: ast.expr, kind: ValueKind, scope: Scope) -> None:
+        """As `Given` does; of a dict in which the pass keeps what it has made it is noted what that is."""
+        super().put_into(container, kind, scope)
+        if (place := self._place_kept(container, scope)) is not None:
+            self.kinds.join(*place, kind)
+
+    def _subscript(self, node: ast.Subscript, scope: Scope) -> ValueKind:
+        kind = super()._subscript(node, scope)
+        own = self.own_class(node.value, scope)
+        if own is not None and self.facts(own).is_enumeration:  # a member, by its name
+            return joined(self.kinds.get(FIELDS, name) for name in fields_of(own))
+        return kind if (kept := self._kept(node.value, scope)) is None else kept
+
+    def _parts_of_items(self, iterable: ast.expr, scope: Scope) -> list[ValueKind] | None:
+        columns = self.flow.columns_of(iterable, scope)
+        if columns is None:
+            return super()._parts_of_items(iterable, scope)
+        home = self.scopes[scope.module.name]
+        self.steps.take(sum(map(len, columns)))
+        return [joined(self.handed_kind(part, home) for part in column) for column in columns]
+
+    def _kept(self, container: ast.expr, scope: Scope) -> ValueKind | None:
+        """OWN where an expression is a dict that holds tensors which the pass has made, and nothing else; None of any
+        other."""
+        place = self._place_kept(container, scope)
+        return ValueKind.OWN if place is not None and self.kinds.get(*place) is ValueKind.OWN else None
+
+    def _place_kept(self, container: ast.expr, scope: Scope, what: str = "{}[]") -> tuple[object, str] | None:
+        """Where it is noted what is put into one of `KeptTables`, or under which keys; None of other expressions."""
+        if isinstance(container, ast.Name) and (scope.module.name, container.id) in self.kept.names:
+            home = self.scopes[scope.module.name]
+            return (home.node, what.format(container.id)) if scope.find(container.id) is home else None
+        own = isinstance(container, ast.Attribute) and container.attr in self.kept.fields
+        return (FIELDS, what.format(container.attr)) if own else None
+
+    def _note_key(self, container: ast.expr, key: ast.expr, kind: ValueKind, scope: Scope) -> None:
+        """Note what may be a key of one of `KeptTables`."""
+        if (place := self._place_kept(container, scope, KEYS)) is not None:
+            self.kinds.join(*place, self.holder([kind]))
+            if self.is_sequence(key, scope):
+                self.note_sequence(*place)
+
+    def _name(self, node: ast.Name, scope: Scope, hook: bool) -> ValueKind:
+        return self._or_keys(node, super()._name(node, scope, hook), scope)
+
+    def _attribute(self, node: ast.Attribute, scope: Scope, hook: bool) -> ValueKind:
+        return self._or_keys(node, super()._attribute(node, scope, hook), scope)
+
+    def _or_keys(self, node: ast.expr, kind: ValueKind, scope: Scope) -> ValueKind:
+        """The kind of a name or an attribute; of one of `KeptTables` that is asked for its keys it is theirs."""
+        if node not in self.kept.asked_for_keys or (place := self._place_kept(node, scope, KEYS)) is None:
+            return kind
+        return self.kinds.get(*place)
+
+    def hands_out_sequences(self, node: ast.expr, scope: Scope) -> bool:
+        """As `Given` says; of one of `KeptTables` the keys may be."""
+        return super().hands_out_sequences(node, scope) or self._place_kept(node, scope, KEYS) in self.sequences
 
     def _without_key(self, node: ast.Call, what: str, items: list[ValueKind], scope: Scope) -> ast.Call:
         """`LIST.sort(key=f)`, or `bisect(places, n, key=f)`, without its key, which is called with the items."""

@@ -13,6 +13,8 @@ def one():
     return 1
 
 TABLE = {0: one}
+ROUTES = {}
+KEYED = {}
 
 def halved(n):
     return n // 2
@@ -32,6 +34,18 @@ class Plain:
 
 class Derived(Plain):
     pass
+
+class Keeper:
+    def __init__(self):
+        self.kept = {}
+
+    def keep(self, key, one):
+        self.kept[key] = one
+
+    def listed(self):
+        return f"{sorted(self.kept)}"
+
+KEEPER = Keeper()
 
 class Spoken(Plain):
     def __str__(self):
@@ -116,6 +130,11 @@ t = operator.mod("%s", Plain(1))
 d = dataclasses.replace(Filled(), d=one); t = str(d.d)
 d = dataclasses.replace(Filled(), **{"d": one}); t = str(d.d)
 d = Late(1); d.keep(one); t = f"{d}"
+KEYED[one] = 1; t = str(list(KEYED))
+KEYED[n, one] = 1; t = ", ".join(f"{k}" for k in KEYED)
+KEYED.setdefault(one, 1); t = f"{sorted(KEYED)}"
+KEEPER.keep(one, 1); t = KEEPER.listed()
+KEYED |= {one: 1}; t = str(tuple(KEYED))
 t = {one, kernel}
 t = set([Plain(1), Plain(2)])
 """
@@ -131,6 +150,8 @@ k = max(map(halved, x.shape)) % 4; j = functools.reduce(times, x.shape); t = f"{
 k = sorted((1, 2), key=halved)[0] % 2; j = max(1, 2, key=halved); t = f"{k}{j}"
 k = len(list(filter(halved, (1, 2)))) % 2; t = f"{k} {sum((1, 2), 3)}"
 t = f"{Late(1)}"
+KEEPER.keep("a", one); t = KEEPER.listed() + ", ".join(k for k in KEEPER.kept)
+ROUTES["b"] = one; ROUTES.setdefault(f"{n}", one); t = f"{sorted(ROUTES)} {list(ROUTES.keys())}" + ", ".join(ROUTES)
 names = {torch.float16: "half"}; t = str(names[torch.float16])
 """
 

@@ -48,6 +48,12 @@ def factors():
 def times(by, t):
     return by * t
 
+def several(*rest):
+    return rest
+
+same = lambda one: one
+KEYED = {}
+
 """
 LISTS = """
 PLAIN.rows
@@ -69,6 +75,9 @@ collections.deque([n])
 '{}'.format(n)
 times.__name__
 torch.broadcast_shapes(x.shape, y.shape)
+several(1, 2)
+same((1, 2))
+same(one=[n])
 """.strip().splitlines()
 LOOPS = """
 for r in rows(): z = r * t
@@ -81,6 +90,7 @@ for by, name in PAIRS: z = name * t
 z = [r * t for r in map(list, [(1,)])]
 z = functools.partial(times, [0])(t)
 PLAIN.keep([0]); z = PLAIN.late * t
+KEYED[1, 2] = 1; z = [k * t for k in KEYED]
 """.strip().splitlines()
 NUMBERS = """
 z = TILE.scale * PLAIN.factor * Pair('a', 1.0).by * Shape.HALF.value * NUMBERS['a'] * t
@@ -91,6 +101,7 @@ for part, by in zip(x.split(1), (0.5, 1.0)): z = part * by
 parts = x.chunk(2); z = parts[0] * parts[1]
 by, name = 0.5, 'a'; z = by * t * x.shape[0]
 z = times(0.5, t)
+sizes = lambda one: one.shape; z = sizes(x)[0] * t * math.ceil(sizes(x)[-1] / 2)
 """
 
 
