@@ -32,7 +32,7 @@ def nearest(name: str, candidates: Collection[str]) -> str | None:
 
 _FLAGS = """torch.backends torch.set_float32_matmul_precision torch.use_deterministic_algorithms torch.set_num_threads
     torch.set_default_dtype torch.set_default_device torch.set_printoptions torch.cuda.set_device torch._dynamo
-    torch._inductor torch.autograd.set_detect_anomaly triton.knobs triton.set_allocator""".split()
+    torch._inductor torch.autograd.set_detect_anomaly triton.knobs""".split()
 _SEEDS = "torch.manual_seed torch.seed torch.cuda.manual_seed torch.cuda.manual_seed_all random numpy.random".split()
 _MEMORY = """torch.cuda.empty_cache torch.cuda.memory_allocated torch.cuda.max_memory_allocated torch.cuda.mem_get_info
     torch.cuda.reset_peak_memory_stats torch.cuda.memory""".split()
@@ -62,6 +62,7 @@ ADVICE = {
     **dict.fromkeys(("globals", "locals", "vars"), "name the function or kernel, or keep them in a dict"),
     **dict.fromkeys(("id", "hash"), "let tables have keys of shapes, dtypes and numbers"),
     "data_ptr": "Triton looks at alignment itself, at every launch; leave the address out",
+    "triton.set_allocator": "PassBench has set one for descriptors; leave the line out",
     "os.environ": "the environment is empty; write the value into the source, or leave the setting out; os.environ.get"
     " is for the top of a module",
     "os.getenv": "the environment is empty; write the value into the source, as in BLOCK = 256",
@@ -86,6 +87,7 @@ ADVICE = {
     ),
     "__init_subclass__": "write a decorator that puts the class into a dict, and set it above each class",
     "torch.library": "leave the registration out; the replacement calls the function itself",
+    "torch.ops": "call an operator that computes from its arguments alone, or the pass's own function by its name",
     "packaging": 'compare the text: triton.__version__ >= "3.0.0"',
     **dict.fromkeys(("__iter__", "__next__"), "return a list or a tuple from a method, and loop over that"),
     **dict.fromkeys(("__getattr__", "__setattr__", "__getattribute__"), "write the fields out, or keep them in a dict"),
@@ -111,11 +113,20 @@ ADVICE = {
     "dataclasses.fields": "write dataclasses.asdict(…), or the names",
     "data": "write x.detach()",
     "torch.asarray": "write torch.as_tensor(…)",
-    **dict.fromkeys(("torch.autocast", "torch.amp"), "write x.to(dtype) where it is needed"),
+    **dict.fromkeys(
+        ("torch.autocast", "torch.amp"), "nothing runs under it here; write x.to(dtype) where that is needed"
+    ),
+    "functools.singledispatch": "write `if isinstance(…)`, or a dict of functions by dtype",
+    "weakref": "let tables have keys of shapes, dtypes and numbers",
+    **dict.fromkeys(("traceback", "pprint"), "write print(…), or traceback.print_exc(), or raise the error again"),
+    "triton.tools": "write tl.make_tensor_descriptor(…) in the kernel",
+    "new": "write x.new_empty(shape)",
+    "enter_context": "write `with A, B:`",
+    **dict.fromkeys(("popleft", "appendleft", "extendleft"), "write NAME.pop(0) and NAME.insert(0, …) of a list"),
     "typing.cast": "write the value alone",
     "time": "leave timing out; PassBench times the call",
     "open": "a pass has its own source alone; write tables as dicts",
-    "getattr": "write the attribute's name: x.NAME; in a kernel choose by a tl.constexpr",
+    "getattr": "write the attribute's name, x.NAME, or a dict of what it may be; in a kernel choose by a tl.constexpr",
     "setattr": "keep values in variables, dicts or a dataclass",
     "exec": "write the code out",
     "eval": "write the expression out",

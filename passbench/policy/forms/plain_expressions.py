@@ -9,6 +9,7 @@ until a pass is imported. `"x" in inspect.signature(triton.Config).parameters` i
 import ast
 from collections.abc import Callable, Collection, Mapping
 
+from passbench.policy.allowlists import ERRORS
 from passbench.policy.forms.casts import without_casts
 from passbench.policy.forms.json_texts import JsonTexts
 from passbench.policy.nodes import children
@@ -66,6 +67,8 @@ def without_null_handlers(tree: ast.Module, dotted: Dotted, bound: Mapping[str, 
 
 def _plain(node: ast.AST, dotted: Dotted, bound: Collection[str], once: bool, texts: JsonTexts) -> ast.AST:
     node = without_casts(node, dotted, bound)
+    if "type" not in bound:
+        _name_shown_types(node, bound)
     found = None
     if isinstance(node, ast.Call):
         found = _attribute(node, bound)
@@ -82,9 +85,8 @@ def _plain(node: ast.AST, dotted: Dotted, bound: Collection[str], once: bool, te
             found = _getter(node, dotted)
         if found is None:
             found = _as_filter(node, dotted, bound)
-    elif isinstance(node, ast.FormattedValue) and "type" not in bound and _is_type(node.value):
-        named = ast.copy_location(ast.Attribute(node.value, "__name__", ast.Load()), node.value)
-        found = ast.FormattedValue(named, node.conversion, node.format_spec)  # a type's text has no address
+        if found is None and dotted(node.func) == "traceback.print_exc" and not (node.args or node.keywords):
+            found = None if "print" in bound else ast.Call(_named("print"), [], [])  # to the log, which nobody reads
     elif isinstance(node, ast.Name | ast.Attribute) and dotted(node) == "operator.getitem":
         found = _lambda(("a list", "an index"), ast.Subscript(_named("a list"), _named("an index"), ast.Load()))
     elif isinstance(node, ast.Compare) and once and _asks(node, dotted):
@@ -92,6 +94,28 @@ def _plain(node: ast.AST, dotted: Dotted, bound: Collection[str], once: bool, te
     made = node if found is None else ast.fix_missing_locations(ast.copy_location(found, node))
     named = isinstance(made, ast.Attribute) and made.attr in ("__name__", "__qualname__")
     return _of_type(made) if named and isinstance(made.ctx, ast.Load) and "type" not in bound else made
+
+
+def _name_shown_types(node: ast.AST, bound: Collection[str]) -> None:
+    """`type(x)` as `type(x).__name__`, in place, where a node makes a text of it at once, or raises a built-in error
+    with it: a type's text has no address."""
+    match node:
+        case ast.FormattedValue():
+            node.value = _name_of_type(node.value)
+        case ast.BinOp(left=ast.Constant(value=str()), op=ast.Mod(), right=ast.Tuple(elts=shown)):
+            shown[:] = map(_name_of_type, shown)
+        case ast.BinOp(left=ast.Constant(value=str()), op=ast.Mod()):
+            node.right = _name_of_type(node.right)
+        case ast.Call(func=ast.Attribute(value=ast.Constant(value=str()), attr="format"), args=shown):
+            shown[:] = map(_name_of_type, shown)
+        case ast.Call(func=ast.Name(id="str" | "repr" | "print" as name), args=shown):
+            shown[:] = shown if name in bound else map(_name_of_type, shown)
+        case ast.Raise(exc=ast.Call(func=ast.Name(id=name), args=shown)):
+            shown[:] = map(_name_of_type, shown) if name in ERRORS and name not in bound else shown
+
+
+def _name_of_type(node: ast.expr) -> ast.expr:
+    return ast.copy_location(ast.Attribute(node, "__name__", ast.Load()), node) if _is_type(node) else node
 
 
 def _of_type(node: ast.Attribute) -> ast.Attribute:

@@ -202,7 +202,7 @@ def check_class(module: Module, own: ast.ClassDef, report: Report, *, inherits: 
                 or (inherits and name not in methods and is_of_plain_objects(name))
             )
         ):
-            report.at("rebinding", module, node, f"other objects have a {name} too; choose another name")
+            report.at("rebinding", module, node, f"objects of libraries have a member {name}; choose another name")
 
 
 def _is_called_by_python(name: str) -> bool:

@@ -6,6 +6,7 @@ from tests.passbench.policy.corpus import (
     functions_as_values,
     guards_and_notes,
     items_of_arguments,
+    kept_and_shared,
     members_and_settings,
     norms_and_activations,
     products_and_sums,
@@ -36,6 +37,7 @@ _MODULES = (
     spelled_otherwise,
     forms_of_code,
     functions_as_values,
+    kept_and_shared,
 )
 for _one in _MODULES:
     CORPUS.update(_one.PASSES)
