@@ -135,6 +135,48 @@ def unchanged_lists(function: ast.FunctionDef) -> dict[str, ast.expr]:
     return found
 
 
+def kept_displays(function: ast.FunctionDef) -> dict[str, ast.expr]:
+    """Variables of a function that it binds once, to a display or a call, with that, and of which it reads items alone:
+    by `NAME[…]`, as `*NAME` or `**NAME` of a call, by `len`, or taken apart into names. Nobody else has the display's
+    or the call's dict then, and nothing is put into it."""
+    bound = bound_names(function)
+    written: dict[str, ast.expr] = {}
+    read: Counter[str] = Counter()
+    allowed: Counter[str] = Counter()
+    for node in walk(function):
+        plain: list[ast.expr] = []
+        match node:
+            case ast.Name(ctx=ast.Load()):
+                read[node.id] += 1
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Tuple() | ast.List() | ast.Dict() | ast.Call()):
+                written[name] = node.value
+            case ast.Assign(targets=[ast.Tuple()]):
+                plain = [node.value]
+            case ast.Subscript(ctx=ast.Load()):
+                plain = [node.value]
+            case ast.Call():
+                plain = [a.value for a in node.args if isinstance(a, ast.Starred)]
+                plain += [k.value for k in node.keywords if k.arg is None]
+                plain += node.args if isinstance(node.func, ast.Name) and node.func.id == "len" else []
+        allowed.update(one.id for one in plain if isinstance(one, ast.Name))
+    return {name: value for name, value in written.items() if bound[name] == 1 and read[name] == allowed[name]}
+
+
+def item_of(display: ast.expr, index: ast.expr) -> ast.expr | None:
+    """What `display[index]` is of a dict, list or tuple that is written out, with constant keys; None if that is not
+    sure, or is itself made of an item of a variable, for which the same would be asked, again and again."""
+    starred = isinstance(display, ast.List | ast.Tuple) and any(isinstance(e, ast.Starred) for e in display.elts)
+    if isinstance(display, ast.Dict):
+        starred = not all(isinstance(key, ast.Constant) for key in display.keys)
+        starred |= not isinstance(index, ast.Constant)
+    elif constant_index(index) is None:
+        return None
+    found = [] if starred else items_at(display, index)[-1:]
+    within = [node for item in found for node in walk(item)]
+    of_items = any(isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) for node in within)
+    return found[0] if found and not of_items else None
+
+
 def _is_function(node: ast.AST) -> bool:
     return isinstance(node, ast.FunctionDef)
 

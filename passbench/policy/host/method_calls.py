@@ -5,7 +5,7 @@ import re
 from collections import Counter, OrderedDict, deque
 
 from passbench.policy import allowlists as names
-from passbench.policy import operators
+from passbench.policy import item_parts, operators
 from passbench.policy.flow.class_parts import is_plain
 from passbench.policy.host.arguments import Keywords
 from passbench.policy.host.bindings import FIELDS
@@ -14,7 +14,8 @@ from passbench.policy.host.classes import MAKING, fields_of
 from passbench.policy.host.named_values import SHARED_ADVICE
 from passbench.policy.host.operator_calls import OperatorCall
 from passbench.policy.library_members import fields_of_tensors_too, is_usable
-from passbench.policy.scopes import KEYS, Scope, ValueKind, joined
+from passbench.policy.nodes import walk
+from passbench.policy.scopes import KEYS, Scope, ValueKind, joined, own_nodes
 from passbench.policy.suggestions import advice_on
 from storage.graph import targets
 
@@ -263,7 +264,35 @@ class MethodCalls(BuiltInCalls):
         own = self.own_class(node.value, scope)
         if own is not None and self.facts(own).is_enumeration:  # a member, by its name
             return joined(self.kinds.get(FIELDS, name) for name in fields_of(own))
+        if kind.holds_tensors and (items := self._items_known(node, scope)):
+            return joined(self.handed_kind(item, home) for item, home in items)
         return kind if (kept := self._kept(node.value, scope)) is None else kept
+
+    def _items_written(self, node: ast.Subscript, scope: Scope) -> list[tuple[ast.expr, Scope]]:
+        return super()._items_written(node, scope) or self._items_known(node, scope)
+
+    def _items_known(self, node: ast.Subscript, scope: Scope) -> list[tuple[ast.expr, Scope]]:
+        """What an item of a variable is, where it is written, if the variable is one display, or what a function of the
+        pass returns that returns displays alone. Empty where that is not known."""
+        owner = scope.find(node.value.id) if isinstance(node.value, ast.Name) else None
+        if owner is None or not isinstance(owner.node, ast.FunctionDef):
+            return []
+        if owner.node not in self._kept_displays:
+            self.steps.take(len(walk(owner.node)))
+            self._kept_displays[owner.node] = item_parts.kept_displays(owner.node)
+        value = self._kept_displays[owner.node].get(node.value.id)
+        displays = [(value, owner)]
+        if isinstance(value, ast.Call):
+            function = self.host_function(value.func, owner)
+            inner = self._opened.get(function)
+            if function is None or inner is None or function.decorator_list:
+                return []
+            self.steps.take(len(walk(function)))
+            if any(isinstance(n, ast.Yield | ast.YieldFrom) for n in own_nodes(function)):
+                return []
+            displays = [(n.value, inner) for n in own_nodes(function) if isinstance(n, ast.Return)]
+        found = [(item_parts.item_of(display, node.slice), home) for display, home in displays]
+        return found if all(item is not None for item, _ in found) else []
 
     def _parts_of_items(self, iterable: ast.expr, scope: Scope) -> list[ValueKind] | None:
         columns = self.flow.columns_of(iterable, scope)

@@ -8,6 +8,7 @@ from tests.passbench.policy.test_policy import IMPORTS, check, in_wrapper
 MADE = "o = [torch.empty_like(x) for _ in range(2)]\n"
 PAIR = "from typing import NamedTuple\nclass Pair(NamedTuple):\n    a: int = 1\n    b: int = 2\n"
 DATA = "import dataclasses\n@dataclasses.dataclass\nclass Data:\n    a: int = 1\n"
+GIVES = "def f(t, n):\n    return t, torch.empty_like(t), n\n"
 ACCEPTED = {
     "an item": (MADE + "o[0].zero_()", ""),
     "items in a loop": (MADE + "for t in o:\n    t.zero_()", ""),
@@ -16,6 +17,14 @@ ACCEPTED = {
     "items of a list that is launched and returned": (MADE + "o[1].zero_()\nk = len(o)\nreturn o", ""),
     "a number beside a list times a tensor": ("d = {'a': [0], 'b': 1}\nz = d['b'] * torch.relu(x)", ""),
     "a number of a table times a tensor": ("z = (2, 3)[n] * torch.relu(x) * D[0][1]", "D = ([0, 2], (1,))\n"),
+    "numbers beside tensors": (
+        "o = {'t': x + y, 'n': n, 's': 'a'}\nz = math.ceil(o['n']) * f'{o[\"s\"]}'\no['t'].zero_()\nf(**o, k=1)",
+        "def f(t, n, s, k):\n    return k\n",
+    ),
+    "numbers beside tensors of a function": (
+        "o = f(x, n)\nz = math.ceil(o[-1] / o[2])\na, b, c = o\no[1].zero_()",
+        GIVES,
+    ),
     "a named tuple as keywords": ("z = dict(**Pair(n)._asdict())", PAIR),
     "a named tuple with another field": ("z = 1 if Pair(n)._replace(a=2).a > 1 else 2", PAIR),
     "a data class as a tuple": ("a = dataclasses.astuple(Data(n))\nz = 1 if a[0] > 1 else 2", DATA),
@@ -30,7 +39,26 @@ REFUSED = {
     "a list of a table times a tensor": ("host_read", "z = D[n] * torch.relu(x)", "D = {1: [0], 2: 3}\n"),
     "a list within a list times a tensor": ("host_read", "z = torch.relu(x) * [[[0]]][0][-1]", ""),
     "a named tuple times a tensor": ("host_read", "z = Pair(1) * torch.relu(x)", PAIR),
-    "an input in a list": ("in_place", "o = [torch.empty_like(x), x]\no[0].zero_()", ""),
+    "an input in a list": ("in_place", "o = [torch.empty_like(x), x]\no[n].zero_()", ""),
+    "an input by its place": ("in_place", "o = [torch.empty_like(x), x]\no[1].zero_()", ""),
+    "an input by its key": ("in_place", "o = {'a': torch.empty_like(x), 'b': x}\no['b'].zero_()", ""),
+    "a tensor where a function returns it": ("host_read", "o = f(torch.relu(x), n)\nz = int(o[0])", GIVES),
+    "a tensor put under a key": ("host_read", "o = {'a': n}\no['a'] = torch.relu(x)\nz = int(o['a'])", ""),
+    "a tensor put in by another name": (
+        "container", "o = {'a': n}\np = o\np['a'] = torch.relu(x)\nz = int(o['a'])", ""
+    ),
+    "a tensor put in by a function within": (
+        "host_read", "o = [n]\ndef g():\n    o[0] = torch.relu(x)\ng()\nz = int(o[0])", ""
+    ),
+    "a list that a function keeps": (
+        "container", "o = f(n)\nKEPT[0][0] = torch.relu(x)\nz = int(o[0])",
+        "KEPT = []\ndef f(n):\n    o = [n]\n    KEPT.append(o)\n    return o\n",
+    ),
+    "a list that a decorator keeps": (
+        "container", "o = f(n)\nf(n)[0] = torch.relu(x)\nz = int(o[0])",
+        "@functools.lru_cache\ndef f(n):\n    return [n]\n",
+    ),
+    "a list of a function's times a tensor": ("host_read", "o = f([1], n)\nz = torch.relu(x) * o[0]", GIVES),
     "an input that comes later": ("in_place", "o = [torch.empty_like(x)]\no.append(x)\no[1].zero_()", ""),
     "an input put in": ("in_place", MADE + "o[0] = x\no[0].zero_()", ""),
     "an input put in by another name": ("in_place", MADE + "p = o\np[0] = x\no[0].zero_()", ""),
