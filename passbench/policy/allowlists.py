@@ -87,7 +87,7 @@ ABOUT_TENSORS = frozenset("torch.is_tensor torch.result_type torch.cuda.device_o
 """Those of these functions that may be given tensors: they look at dtypes and devices alone."""
 
 _COLLECTING = frozenset("OrderedDict defaultdict deque Counter ChainMap".split())
-_ITERTOOLS = "chain count cycle product permutations combinations repeat islice zip_longest accumulate".split()
+_ITERTOOLS = "chain count cycle pairwise product permutations combinations repeat islice zip_longest accumulate".split()
 COLLECTING_CALLS = (
     frozenset(f"collections.{n}" for n in _COLLECTING)
     | frozenset(f"itertools.{n}" for n in (*_ITERTOOLS, "chain.from_iterable"))
@@ -114,8 +114,13 @@ CALLED_BY_DATA_CLASSES = frozenset("hash type super NotImplemented".split())
 OF_THE_INTERPRETER = "interpreter_semantic"
 """A name that Triton's interpreter writes into kernels: it stands for what their module has under it, if anything."""
 CLASS_DECORATORS = frozenset("dataclasses.dataclass enum.unique typing.final typing.runtime_checkable".split())
-CLASS_BASES = frozenset(
-    """object Exception ValueError RuntimeError TypeError enum.Enum enum.IntEnum enum.Flag enum.IntFlag enum.StrEnum
+ERROR_BASES = frozenset(
+    """Exception ValueError RuntimeError TypeError NotImplementedError KeyError IndexError LookupError AssertionError
+    ArithmeticError""".split()
+)
+"""Errors from which one of the pass may derive: they have no members but those of every error."""
+CLASS_BASES = ERROR_BASES | frozenset(
+    """object enum.Enum enum.IntEnum enum.Flag enum.IntFlag enum.StrEnum
     typing.NamedTuple abc.ABC typing.Protocol typing.TypedDict torch.autograd.Function""".split()
 )
 BASES_OF_UNUSED = frozenset("torch.nn.Module tuple list dict collections.OrderedDict".split())

@@ -117,6 +117,9 @@ ADVICE = {
         ("torch.autocast", "torch.amp"), "nothing runs under it here; write x.to(dtype) where that is needed"
     ),
     "functools.singledispatch": "write `if isinstance(…)`, or a dict of functions by dtype",
+    **dict.fromkeys((f"numpy.{n}" for n in "ceil floor log2 sqrt".split()), "write it with math"),
+    "requires_grad_": "nothing goes backward through a pass; leave it out",
+    "torch._dynamo.disable": "leave it out: nothing compiles a replacement",
     "weakref": "let tables have keys of shapes, dtypes and numbers",
     **dict.fromkeys(("traceback", "pprint"), "write print(…), or traceback.print_exc(), or raise the error again"),
     "triton.tools": "write tl.make_tensor_descriptor(…) in the kernel",

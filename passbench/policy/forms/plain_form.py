@@ -5,6 +5,7 @@ import ast
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 
+from passbench.policy.allowlists import ERROR_BASES
 from passbench.policy.nodes import walk
 
 
@@ -115,9 +116,7 @@ def write_lambdas_as_functions(tree: ast.Module, named: Collection[str]) -> None
 
 def _is_error(own: ast.ClassDef) -> bool:
     """Whether a class derives from one of Python's errors alone."""
-    return [base.id if isinstance(base, ast.Name) else "" for base in own.bases][:1] in (
-        ["Exception"], ["ValueError"], ["RuntimeError"], ["TypeError"],
-    )  # fmt: skip
+    return [base.id for base in own.bases[:1] if isinstance(base, ast.Name) and base.id in ERROR_BASES] != []
 
 
 def _forget_children(changed: ast.AST) -> None:

@@ -345,7 +345,8 @@ def facts_of(
     statements = [s for one in ancestors for s in one.body]
     functions = [s for s in statements if isinstance(s, ast.FunctionDef)]
     bases = {home(one).dotted(base) or "" for one in ancestors for base in one.bases}
-    written = {base.id for one in ancestors for base in one.bases if isinstance(base, ast.Name)}
+    built_in = ((one, base.id) for one in ancestors for base in one.bases if isinstance(base, ast.Name))
+    written = {name for one, name in built_in if name not in home(one).names_bound}
     decorators = [(home(one), d) for one in ancestors for d in one.decorator_list]
     methods: dict[str, tuple[ast.FunctionDef, ...]] = {}
     for s in own.body:

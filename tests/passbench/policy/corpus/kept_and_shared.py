@@ -84,6 +84,11 @@ ROUTES = {}
 
 $KERNEL
 
+class UnknownRoute(KeyError):
+    def __init__(self, route):
+        super().__init__(f"no route {route!r}; there are {', '.join(sorted(ROUTES))}")
+
+
 class Route(metaclass=ABCMeta):
     @abstractmethod
     def launch(self, x, y):
@@ -111,7 +116,7 @@ class AddRelu(Route):
 @torch.fx.wrap
 def dispatch(x, y, route):
     if route not in ROUTES:
-        raise ValueError(f"no route {route!r}; there are {', '.join(sorted(ROUTES))}")
+        raise UnknownRoute(route)
     return ROUTES[route].launch(x, y)
 
 
@@ -126,6 +131,7 @@ PASSES.add(
     on.add_relu,
     """
 import enum
+import itertools
 import traceback
 from collections import namedtuple
 
@@ -145,12 +151,16 @@ dimensions = lambda t: tuple(t.shape)
 $ADD_RELU
 $KERNEL
 
-def with_triton(x, y):
-    out = torch.empty_like(x)
+def prepared(x):
     n = 1
     for size in dimensions(x):
         n *= size
-    launch = LAUNCHES["small" if n < 4096 else "large"]
+    return {"out": torch.empty_like(x), "n": n, "launch": LAUNCHES["small" if n < 4096 else "large"]}
+
+
+def with_triton(x, y):
+    plan = prepared(x)
+    out, n, launch = plan["out"], plan["n"], plan["launch"]
     add_relu_kernel[(triton.cdiv(n, launch.block),)](
         x, y, out, n, BLOCK_SIZE=launch.block, num_warps=launch.num_warps
     )
@@ -161,6 +171,7 @@ def with_aten(x, y):
     return torch.relu(x + y)
 
 
+assert all(a.block < b.block for a, b in itertools.pairwise(LAUNCHES.values()))
 ATTEMPTS = [("triton", with_triton), ("aten", with_aten)]
 
 
