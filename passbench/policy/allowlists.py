@@ -322,6 +322,13 @@ ALIASED = frozenset(
 ) - HOST_VALUES  # fmt: skip
 """Functions of Triton's language, which a module may give a name of its own: `exp = tl.exp`."""
 
+
+def is_missing(name: str) -> bool:
+    """Whether one of the modules of Triton's language has not what it is asked for: importing it fails."""
+    module, _, own = name.rpartition(".")
+    return module in MODULES and module.startswith(_TL) and not hasattr(importlib.import_module(module), own)
+
+
 ALIASED_MODULES = MODULES - {"torch", "passbench.launch", "operator"} | {
     "torch.ops",
     "torch.ops.aten",

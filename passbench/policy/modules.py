@@ -301,8 +301,11 @@ def _bind(module: Module, local: str, stands_for: str, node: ast.stmt, report: R
         report.at("rebinding", module, node, f"{local} is a built-in; import {stands_for} under another name")
     if module.imports.setdefault(local, stands_for) != stands_for:
         both = {module.imports[local], stands_for}
-        same = both <= names.LIBDEVICES or (both <= names.ALIASED and len({n.rpartition(".")[2] for n in both}) == 1)
-        if not same:
+        there = {name for name in both if not names.is_missing(name)}
+        one_name = len({name.rpartition(".")[2] for name in both}) == 1
+        if there and there <= names.ALIASED and one_name:
+            module.imports[local] = module.imports[local] if module.imports[local] in there else stands_for
+        elif not both <= names.LIBDEVICES:
             report.at("rebinding", module, node, f"{local} is imported twice as different things; use another name")
 
 

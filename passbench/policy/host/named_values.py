@@ -200,7 +200,9 @@ class NamedValues(Given):
         if advice is not None:
             message = f"{dotted} is not allowed in host code; {advice}"
         elif dotted.startswith("triton.language."):
-            message = f"{dotted} works inside of a @triton.jit kernel alone"
+            message = (
+                f"{dotted} works in a @triton.jit kernel alone; give it a name once, at a module's top: f = tl.exp"
+            )
         elif dotted.startswith("torch."):
             message = f"{dotted} is not allowed in host code; call an operator that computes from its arguments alone"
         else:

@@ -121,12 +121,16 @@ def tuned(x_ptr, out_ptr, n, EVEN: tl.constexpr, BLOCK: tl.constexpr):
 """ + WRAPPER.format(body='tuned[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, out, n)'),
     "libdevice": """
 from triton.language.extra import libdevice
+try:
+    from triton.language.math import tanh
+except ImportError:
+    from triton.language.extra.libdevice import tanh
 SCALE: tl.constexpr = tl.constexpr(2.0)
 TYPES = {torch.float16: tl.float16, torch.float32: tl.float32}
 
 @triton.jit
 def torch_gelu(x):  # cache
-    return libdevice.tanh(x) * SCALE
+    return tanh(x) * libdevice.rsqrt(x) * SCALE
 
 @triton.jit
 def other(x_ptr, out_ptr):

@@ -132,6 +132,8 @@ def test_postponed_annotations_name_anything():
 def test_an_import_in_a_try_may_fail():
     attempt = "try:\n    from triton.language import newer\nexcept ImportError:\n    newer = None\n"
     assert found(before=attempt) == []
+    other = attempt.replace("newer = None", "from triton.language.extra.libdevice import {} as newer")
+    assert [f.rule for f in found(before=other.format("exp"))] == ["rebinding"]
 
 
 @pytest.mark.parametrize("name", ["torch.ops.none.such", "torch.onnx", "torch.nn.functional.relu", "no_library.f"])
