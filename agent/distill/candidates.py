@@ -25,6 +25,7 @@ from agent.distill.rewrites.split_biases import SplitGraph, linears_apart, linea
 from agent.distill.rounding import Confirms, Rounding, assumed, rounded
 from agent.distill.source.pass_source import Case
 from agent.distill.source.pattern_source import pattern_source
+from agent.distill.ways import PLAIN, Ways
 from storage.graph.record import Graph, refs
 from storage.records import Input, Variant
 
@@ -37,28 +38,21 @@ _LATE = "the time to write a pass was up"
 class Options:
     """How regions are looked for.
 
-    A region must be able to save `margin` microseconds a call, and may be `joined` (`find_regions`). The search ends at
-    `deadline`, a time of `time.thread_time`. Regions have no ops that `rounding` leaves to eager. `confirms` says which
-    orders of addition are eager's. With `own_schedule` kernels are those that TorchInductor makes of a region, else as
-    few as can be. Kernels add biases that eager adds apart from a linear's product; with `biases` also those of
-    convolutions, as eager does on a GPU, and with any rounding, or with `split_linears`, those of linears in single
-    precision. With `channels_last` whole graphs have their half-type convolutions in channels-last memory.
+    A region must be able to save `margin` microseconds a call. The search ends at `deadline`, a time of
+    `time.thread_time`. Regions have no ops that `rounding` leaves to eager. `confirms` says which orders of addition
+    are eager's.
     """
 
     margin: float = 0.0
     deadline: float = math.inf
     rounding: Rounding = Rounding.ANY
     confirms: Confirms = assumed
-    own_schedule: bool = False
-    biases: bool = False
-    channels_last: bool = False
-    split_linears: bool = False
-    joined: bool = False
+    ways: Ways = PLAIN
 
     def split(self, variants: Sequence[Variant]) -> SplitGraph:
         """The graph of these variants, in which regions are looked for."""
-        biases = self.biases and self.rounding <= Rounding.EXACT
-        any_bits = biases and (self.split_linears or self.rounding is Rounding.ANY)
+        biases = self.ways.biases and self.rounding <= Rounding.EXACT
+        any_bits = biases and (self.ways.split_linears or self.rounding is Rounding.ANY)
         within = linears_within(variants) if any_bits else ()
         return split_biases(variants[0].graph, linears_apart(variants), within, biases)
 
@@ -156,7 +150,7 @@ class _Search:
             return FoundRegions((), (str(error),), frozenset())
         done: dict[tuple[int, ...], Candidate] = {}
         while True:
-            found = self._promising(find_regions(self.graph, known[0], excluded, self.options.joined), known)
+            found = self._promising(find_regions(self.graph, known[0], excluded, self.options.ways.joined), known)
             failed: set[int] = set()
             for region in found:
                 if region.ops in done or self._out_of_time():
@@ -174,7 +168,7 @@ class _Search:
     def _promising(self, found: Sequence[Region], known: Sequence[OpEffects]) -> list[Region]:
         """Regions that might save enough, the most promising first."""
         hopes = {r.ops: fmean(most_gain(r, each) for each in known) for r in found}
-        found = [r for r in found if not self.split.of_biases_alone(r, known[0], self.options.split_linears)]
+        found = [r for r in found if not self.split.of_biases_alone(r, known[0], self.options.ways.split_linears)]
         ranked = sorted(found, key=lambda r: -hopes[r.ops])
         return [r for r in ranked if hopes[r.ops] > self.options.margin] or ranked[:1]
 
@@ -214,7 +208,7 @@ class _Search:
     def _rounds_as_eager(self, region: Region, known: OpEffects) -> bool:
         """Whether the region as a whole rounds as eager does. It is lowered in any case if it is worth a kernel."""
         try:
-            whole = self.sketches.of(region.graph, inputs_of(region, known), self.options.own_schedule)
+            whole = self.sketches.of(region.graph, inputs_of(region, known), self.options.ways.own_schedule)
         except FAILURES:
             return False
         return rounded(whole, self.options.rounding, self.options.confirms) is not None
@@ -241,7 +235,7 @@ class _Search:
             spared, sketches = {} if made is region.graph else spared, [first]
             for other in others:
                 with suppress(*FAILURES):  # the region cannot have this layout: eager does not run on it either
-                    sketches.append(self.sketches.of(made, other, self.options.own_schedule))
+                    sketches.append(self.sketches.of(made, other, self.options.ways.own_schedule))
             rounding, confirms = self.options.rounding, self.options.confirms
             exact = [one for s in sketches if (one := rounded(s, rounding, confirms)) is not None]
             if len(exact) < len(sketches):
@@ -284,11 +278,11 @@ class _Search:
     def _sketched(self, region: Region, inputs: Sequence[Input], spared: Collection[int]) -> tuple[Graph, Sketch]:
         """The region's sketch and the graph that it is of: with the outputs at the places `spared` contiguous, unless
         that takes further kernels. Raises one of `FAILURES`."""
-        plain = self.sketches.of(region.graph, inputs, self.options.own_schedule)
+        plain = self.sketches.of(region.graph, inputs, self.options.ways.own_schedule)
         if spared:
             graph = with_contiguous(region.graph, tuple(spared))
             with suppress(*FAILURES):
-                found = self.sketches.of(graph, inputs, self.options.own_schedule)
+                found = self.sketches.of(graph, inputs, self.options.ways.own_schedule)
                 if len(found.bodies) <= len(plain.bodies):
                     return graph, found
         return region.graph, plain
@@ -296,7 +290,7 @@ class _Search:
     def _of_any_size(self, region: Region, inputs: Sequence[Input], sketch: Sketch, spared: Collection[int]) -> Layouts:
         def lower(graph: Graph, others: Sequence[Input]) -> Sketch | None:
             with suppress(*FAILURES):  # eager does not run the graph on another shape either
-                return self.sketches.of(graph, others, self.options.own_schedule)
+                return self.sketches.of(graph, others, self.options.ways.own_schedule)
             return None
 
         if spared:  # the sketch is of another graph
@@ -380,7 +374,7 @@ class _Search:
         if region is None or not all(isinstance(known.values[n], TensorLayout) for n in region.inputs + region.outputs):
             return None
         try:
-            return self.sketches.of(region.graph, inputs_of(region, known), self.options.own_schedule)
+            return self.sketches.of(region.graph, inputs_of(region, known), self.options.ways.own_schedule)
         except FAILURES as error:
             return error
 

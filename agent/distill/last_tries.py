@@ -25,6 +25,7 @@ from agent.distill.search.neighbours import by_lanes, compiled_alternatives, in_
 from agent.distill.search.trial import SearchTrial, known, right_together, writes
 from agent.distill.source.style import Style
 from agent.distill.static import SampleTasks
+from agent.distill.ways import Ways
 from agent.distill.whole_graphs import WORTH
 from storage.records import Sample, Variant
 
@@ -74,7 +75,7 @@ class LastTries:
         style, levels = best.style, trial.levels
         if not style.measured_apart:
             return
-        task = self.made.task(levels, split_linears=style.split_linears, products=style.products)
+        task = self.made.task(levels, Ways(split_linears=style.split_linears, products=style.products))
         others = self.made.others(levels, lambda: math.inf, channels_last=style.channels_last)
         trial = replace(trial, task=task, **others)
         choice = replace(best, patterns=known(trial.written(best), best))
@@ -85,7 +86,7 @@ class LastTries:
         """Considers linears without their biases, which kernels add, where these have been left to the calls: all of
         them, or those that are right together. `captured`: kernels that save the device time are likely. `few`: there
         are too few launches for a CUDA graph."""
-        so_far, task = self.so_far, self.made.task(trial.levels, split_linears=True)
+        so_far, task = self.so_far, self.made.task(trial.levels, Ways(split_linears=True))
         chosen = known(task, so_far.best.choice) if so_far.best is not None else ()
         patterns = sorted({*(chosen or self.made.start(task, captured).patterns), *task.with_linears()})
         if task.with_linears():
@@ -95,7 +96,7 @@ class LastTries:
     def products(self, trial: SearchTrial, captured: bool, few: bool) -> None:
         """Considers kernels that compute small products, or those of them that are right together. The rest is as in
         `split_linears`."""
-        task = self.made.task(trial.levels, products=True)
+        task = self.made.task(trial.levels, Ways(products=True))
         style = replace(by_lanes(task, self.made.distill.style), products=True)
         self._other_bits(replace(trial, task=task), self.made.start(task, captured).patterns, style, few)
 

@@ -23,6 +23,7 @@ from agent.distill.search.found_families import SearchChoice
 from agent.distill.search.neighbours import by_lanes, in_cuda_graphs
 from agent.distill.source.style import Style
 from agent.distill.task_plan import FloatDtypes, Task, float_dtypes
+from agent.distill.ways import PLAIN, Ways
 from agent.distill.written_pass import allowed
 from storage.records import Sample
 
@@ -80,26 +81,17 @@ class Distill(Author):
         rounding: Mapping[FloatDtypes, Rounding] | None = None,
         confirms: Confirms = assumed,
         whole: bool = False,
-        own_schedule: bool = False,
-        biases: bool = False,
-        channels_last: bool = False,
-        split_linears: bool = False,
-        joined: bool = False,
-        products: bool = False,
+        ways: Ways = PLAIN,
     ) -> Task:
         """The sample with its regions that might save `margin` microseconds.
 
         `rounding` says, by the floating dtypes of a graph's variants, which ops are left to eager; by default none.
         `confirms` says which orders of addition are eager's. `whole`: also graphs that could be replaced as a whole.
-        `own_schedule`: kernels are TorchInductor's. `biases`: kernels add biases of convolutions, and more of linears.
-        `channels_last`: whole graphs have half-type convolutions in channels-last memory. `split_linears`: kernels add
-        the biases of linears in single precision, whatever `rounding` says. `joined`: regions that need no library
-        call of each other are one. `products`: kernels compute small products of matrices.
         """
         deadline = time.thread_time() + self.seconds
-        ways = own_schedule, biases, channels_last, split_linears, joined
-        options = Options(margin, deadline, Rounding.ANY, confirms, *ways)
-        return Task.of(sample, options, self.sketches.with_products if products else self.sketches, rounding, whole)
+        options = Options(margin, deadline, Rounding.ANY, confirms, ways)
+        sketches = self.sketches.with_products if ways.products else self.sketches
+        return Task.of(sample, options, sketches, rounding, whole)
 
 
 @dataclass(frozen=True)
@@ -115,27 +107,22 @@ class SampleTasks:
     def task(
         self,
         levels: Mapping[FloatDtypes, Rounding] | None = None,
-        own_schedule: bool = False,
+        ways: Ways = PLAIN,
         left: Callable[[], float] = lambda: math.inf,
-        channels_last: bool = False,
-        split_linears: bool = False,
-        joined: bool = False,
-        products: bool = False,
     ) -> Task:
-        """The sample's task; regions are looked for as long as there are seconds `left`."""
+        """The sample's task; regions are looked for as long as there are seconds `left`, and always with `biases`."""
         distill = replace(self.distill, seconds=min(self.distill.seconds, max(0.0, left())))
-        ways = {"channels_last": channels_last, "split_linears": split_linears, "joined": joined, "products": products}
-        ways["biases"] = True
-        return distill.task(self.sample, -self.reach, levels, self.confirms, True, own_schedule, **ways)
+        ways = replace(ways, biases=True)
+        return distill.task(self.sample, -self.reach, levels, self.confirms, whole=True, ways=ways)
 
     def others(
         self, levels: Mapping[FloatDtypes, Rounding], left: Callable[[], float], *, channels_last: bool
     ) -> dict[str, Callable[[], Task | None]]:
         """What makes the same task in other ways, once each: with TorchInductor's own schedule, with regions joined,
         and in channels-last memory, None unless that is asked for. By the names that a `SearchTrial` has for them."""
-        own = functools.cache(partial(self.task, levels, own_schedule=True, left=left))
-        last = functools.cache(partial(self.task, levels, left=left, channels_last=True))
-        joined = functools.cache(partial(self.task, levels, left=left, joined=True))
+        own = functools.cache(partial(self.task, levels, Ways(own_schedule=True), left))
+        last = functools.cache(partial(self.task, levels, Ways(channels_last=True), left))
+        joined = functools.cache(partial(self.task, levels, Ways(joined=True), left))
         return {"own_schedule": own, "joined": joined, "channels_last": last if channels_last else lambda: None}
 
     def start(self, task: Task, captured: bool = False) -> SearchChoice:

@@ -119,7 +119,7 @@ class Task:
         that it does not name gets `options.rounding`.
         """
         groups = [in_part_order(variants) for variants in _by_graph(sample.variants).values()]
-        other_graph = options.channels_last or options.split_linears or sketches.products
+        other_graph = options.ways.channels_last or options.ways.split_linears or sketches.products
         if not other_graph and not any(promising(variants, options) for variants in groups):
             found = [GraphCandidates(v[0].graph, len(v), (), whole_graph(v)) for v in groups] if whole else []
             kept = tuple(found) if any(each.whole for each in found) else ()
@@ -133,7 +133,7 @@ class Task:
             graph = variants[0].graph
             own = replace(options, rounding=(rounding or {}).get(_float_dtypes(variants), options.rounding))
             ops = own.rounding, tuple(own.split(variants).graph.op_sequence)
-            instead = in_channels_last(variants) if own.channels_last else None
+            instead = in_channels_last(variants) if own.ways.channels_last else None
             as_one = whole_graph(variants) if whole and instead is None else None
             if instead is not None:
                 as_one = whole_graph_instead(variants, instead)

@@ -102,8 +102,7 @@ class Tuned(Author):
             return self.distill.write(sample, directory, self._confirms(attempt))
         style = best.choice.style
         if style.own_schedule or (style.measured_apart and not style.compiled) or any(best.levels.values()):
-            ways = {each: getattr(style, each) for each in ("channels_last", "split_linears", "joined", "products")}
-            task = self.tasks_of(sample, self._confirms(attempt)).task(best.levels, style.own_schedule, **ways)
+            task = self.tasks_of(sample, self._confirms(attempt)).task(best.levels, style.ways)
         return task.write(known(task, best.choice), replace(style, for_others=self._confirms(attempt)), directory)
 
     def _families(self, attempt: Attempt) -> FoundFamilies:

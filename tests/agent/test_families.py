@@ -15,6 +15,7 @@ from agent.distill.lowered_regions import Sketches
 from agent.distill.rounding import Rounding
 from agent.distill.source.style import Style
 from agent.distill.static import Distill
+from agent.distill.ways import Ways
 from agent.readable.author import Readable
 from passbench.contract import NAMES_FILE, write_pass_dir
 from passbench.policy.check import check_dir
@@ -81,7 +82,9 @@ def test_nan_where_eager_has_nan(tmp_path, interpreter):
 def test_kernels_as_torch_inductor_schedules_them(name, tmp_path, interpreter):
     family = FAMILIES[name]
     one = variant(family.function, *family.inputs)
-    task = Distill(margin=family.margin, sketches=SKETCHES).task(sample(one), family.margin, own_schedule=True)
+    task = Distill(margin=family.margin, sketches=SKETCHES).task(
+        sample(one), family.margin, ways=Ways(own_schedule=True)
+    )
     submission = task.write(tuple(task.gains()), Style(own_schedule=True), tmp_path / name)
     assert submission.compiler == "pass", submission.reason
     assert check_dir(tmp_path / name) == []

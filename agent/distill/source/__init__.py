@@ -5,5 +5,5 @@ a module), then `wrapper_source.py` (what a call does). `library_function.py` ha
 plan, `module_kernels.py` the module's kernels, `pattern_source.py` its pattern. `style.py` says how a pass is written.
 
 May import: agent.distill.eager, agent.distill.kernels, agent.distill.launches, agent.distill.lowered_regions,
-agent.distill.other_inputs, agent.distill.rounding, storage.
+agent.distill.other_inputs, agent.distill.rounding, agent.distill.ways, storage.
 """

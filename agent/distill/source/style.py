@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from agent.distill.kernels.launch_configs import LaunchLimits
 from agent.distill.rounding import Confirms
+from agent.distill.ways import Ways
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,17 @@ class Style:
     for_others: Confirms | None = None
     compiled: str = ""
     config: int = 0
+
+    @property
+    def ways(self) -> Ways:
+        """The ways in which its regions are looked for."""
+        return Ways(
+            own_schedule=self.own_schedule,
+            channels_last=self.channels_last,
+            split_linears=self.split_linears,
+            joined=self.joined,
+            products=self.products,
+        )
 
     @property
     def other_regions(self) -> bool:

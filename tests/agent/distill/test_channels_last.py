@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from agent.distill.rewrites.channels_last import in_channels_last
 from agent.distill.source.style import Style
 from agent.distill.tuned import Tuned
+from agent.distill.ways import Ways
 from passbench.policy.check import check_dir
 from storage.graph.as_fx import to_module
 from tests.agent.distill.search_support import attempt_by, measuring, names_of
@@ -71,7 +72,7 @@ def test_views_of_inputs_that_are_returned_are_left_to_eager(tmp_path, interpret
 
     inputs = in_dtype((tensor(2, 45, 8), tensor(2, 8, 6, 6), tensor(8, 8, 1, 1)), "float16")
     one = sample(variant(net, *inputs))
-    task = Tuned().tasks_of(one).task(channels_last=True)
+    task = Tuned().tasks_of(one).task(ways=Ways(channels_last=True))
     assert task.write(task.gains(), LAST, tmp_path / "pass").compiler == "pass"
     (source,) = (path.read_text() for path in (tmp_path / "pass").glob("whole_graph_*.py"))
     assert "memory_format=torch.channels_last" in source and "split" not in source
@@ -81,7 +82,7 @@ def test_views_of_inputs_that_are_returned_are_left_to_eager(tmp_path, interpret
 @pytest.mark.parametrize("captured", [True, False])
 def test_a_pass_matches_the_graph_as_it_was_and_computes_the_other(captured, tmp_path, interpreter):
     one = sample(_variant())
-    task = Tuned().tasks_of(one).task(channels_last=True)
+    task = Tuned().tasks_of(one).task(ways=Ways(channels_last=True))
     assert task.write(task.gains(), replace(LAST, captured=captured), tmp_path / "pass").compiler == "pass"
     sources = [path.read_text() for path in sorted((tmp_path / "pass").glob("whole_graph_*.py"))]
     behind = [source.partition("def replacement_args") for source in sources]
@@ -113,7 +114,7 @@ def test_a_pass_has_eagers_bits_on_a_gpu(dtype, captured, tmp_path):
 
     inputs = (tensor(2, 64, 28, 28), tensor(64, 64, 3, 3), tensor(64, 64, 1, 1), tensor(1))
     one = sample(variant(_net, *in_dtype(inputs, dtype)))
-    task = Tuned().tasks_of(one).task(channels_last=True)
+    task = Tuned().tasks_of(one).task(ways=Ways(channels_last=True))
     assert task.write(task.likely(0.0), replace(LAST, captured=captured), tmp_path / "pass").compiler == "pass"
     (result,) = QuickMeasure(torch.device("cuda:0"))(one, tmp_path / "pass")
     assert (result.status, result.t_min) == ("ok", -10)

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 
 from agent.distill.source.style import Style
 from agent.distill.static import Distill
+from agent.distill.ways import Ways
 from tests.agent.support import ANY, sample, tensor, variant
 
 
@@ -29,7 +30,7 @@ def _kernels(directory):
 
 def test_a_cuda_graph_has_the_kernels_of_the_pass_without_one(tmp_path):
     one = sample(variant(_several, tensor(64, 64), tensor(64, 64), tensor(64, 64)))
-    task = Distill().task(one, ANY, whole=True, biases=True)
+    task = Distill().task(one, ANY, whole=True, ways=Ways(biases=True))
     for captured in (True, False):
         task.write(tuple(task.gains()), Style(captured=captured), tmp_path / str(captured))
     found = _kernels(tmp_path / "True")

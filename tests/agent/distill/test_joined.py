@@ -143,8 +143,7 @@ def _joins(source):
 
 def _joined_task(one):
     levels = dict.fromkeys(float_dtypes([one]).values(), Rounding.EXACT)
-    ways = {"whole": True, "joined": True}
-    return Distill(sketches=SKETCHES).task(sample(one), ANY, levels, lambda order: True, **ways)
+    return Distill(sketches=SKETCHES).task(sample(one), ANY, levels, lambda order: True, whole=True, ways=WHOLE.ways)
 
 
 def test_regions_without_a_value_in_common_are_one_launch(tmp_path, interpreter):

@@ -10,6 +10,7 @@ from agent.distill.lowered_regions import Sketches
 from agent.distill.rounding import Rounding
 from agent.distill.static import Distill
 from agent.distill.task_plan import float_dtypes
+from agent.distill.ways import Ways
 from passbench.policy.check import check_dir
 from tests.agent.distill.test_ordered import _pass
 from tests.agent.support import ANY, FLOATS, in_dtype, sample, tensor, variant
@@ -61,7 +62,7 @@ def _with_products(inputs, directory, rounding, function=_classes):
     """The variant, and the source of kernels that compute small products."""
     one = variant(function, *inputs)
     levels = dict.fromkeys(float_dtypes([one]).values(), rounding)
-    task = WITH_PRODUCTS.task(sample(one), ANY, levels, lambda order: True, products=True)
+    task = WITH_PRODUCTS.task(sample(one), ANY, levels, lambda order: True, ways=Ways(products=True))
     assert task.write(task.gains(), WITH_PRODUCTS.style, directory).compiler == "pass"
     assert check_dir(directory) == []
     return one, "".join(file.read_text() for file in directory.glob("fuse_*.py")).partition("def library_")[0]

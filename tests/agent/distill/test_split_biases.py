@@ -11,6 +11,7 @@ from agent.distill.rounding import Rounding
 from agent.distill.source.style import Style
 from agent.distill.static import Distill
 from agent.distill.task_plan import float_dtypes
+from agent.distill.ways import Ways
 from passbench.policy.check import check_dir
 from storage.graph.as_fx import to_module
 from storage.records import Sample
@@ -77,9 +78,9 @@ def test_a_split_graph_computes_the_same(function, inputs, split):
     torch.testing.assert_close(have, want)
 
 
-def _task(made: Sample, rounding=Rounding.EXACT, biases=True, **ways):
+def _task(made: Sample, rounding=Rounding.EXACT, whole=False, **ways):
     levels = dict.fromkeys(float_dtypes(made.variants).values(), rounding)
-    return Distill(sketches=SKETCHES).task(made, ANY, levels, biases=biases, **ways)
+    return Distill(sketches=SKETCHES).task(made, ANY, levels, whole=whole, ways=Ways(**{"biases": True} | ways))
 
 
 @pytest.mark.parametrize("captured", [False, True])
@@ -207,7 +208,7 @@ def test_a_call_and_a_kernel_are_two_launches():
 @pytest.mark.parametrize(("rounding", "biases"), [(Rounding.SUMS, True), (Rounding.ANY, False)])
 def test_biases_stay_with_the_library(rounding, biases):
     """At a stricter level, and where nothing is measured: on a CPU a convolution adds its bias itself."""
-    task = _task(sample(variant(_residual, *_residual_inputs())), rounding, biases)
+    task = _task(sample(variant(_residual, *_residual_inputs())), rounding, biases=biases)
     assert task.gains() and not any("conv2d" in pattern for pattern in task.gains())
 
 

@@ -1,6 +1,7 @@
 """Inputs that a pass was not written for: it makes the very calls that eager makes, however it was written."""
 
 import re
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from agent.distill.rounding import Rounding
 from agent.distill.source.style import Style
 from agent.distill.static import Distill
 from agent.distill.task_plan import float_dtypes
+from agent.distill.ways import Ways
 from passbench.policy.check import check_dir
 from tests.agent.support import ANY, in_dtype, sample, tensor, variant
 
@@ -92,9 +94,9 @@ def _of_summed(n, size, dtype):
 )
 def test_other_inputs_get_eagers_calls(function, inputs, dtype, style, told, tmp_path, interpreter):
     known = variant(function, *inputs(2, 6, dtype))
-    ways = {each: getattr(style, each) for each in ("channels_last", "split_linears", "products")}
+    ways = replace(style.ways, biases=True)
     levels = dict.fromkeys(float_dtypes([known]).values(), Rounding.ANY if style.products else Rounding.EXACT)
-    task = Distill(sketches=SKETCHES).task(sample(known), ANY, levels, whole=True, biases=True, **ways)
+    task = Distill(sketches=SKETCHES).task(sample(known), ANY, levels, whole=True, ways=ways)
     patterns = () if style.compiled or style.branches else tuple(task.gains())
     assert task.write(patterns, style, tmp_path / "pass").compiler == "pass"
     assert check_dir(tmp_path / "pass") == []
@@ -108,7 +110,7 @@ def test_other_inputs_get_eagers_calls(function, inputs, dtype, style, told, tmp
 def test_planned_inputs_are_asked_for_once(tmp_path):
     """In a CUDA graph the question is part of the recorded function: a replay asks nothing."""
     known = variant(_convolutions, *_of_convolutions(2, 6, "bfloat16"))
-    task = Distill(sketches=SKETCHES).task(sample(known), ANY, whole=True, channels_last=True)
+    task = Distill(sketches=SKETCHES).task(sample(known), ANY, whole=True, ways=Ways(channels_last=True))
     task.write((), Style(captured=True, channels_last=True), tmp_path / "pass")
     source = (tmp_path / "pass" / "whole_graph_0.py").read_text()
     assert re.search(r"def steps\(.*\):\n    if plan_for\(WRITTEN_FOR, .*\) is None:\n        return library\(", source)
