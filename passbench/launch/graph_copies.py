@@ -11,7 +11,7 @@ from passbench.launch.bound_kernel import ALIGNMENT
 from passbench.launch.copies import SLOTS, CopyLaunch
 from passbench.launch.native_launch import last_node, native
 
-_Ways = list[tuple[int, CopyLaunch]]
+_Copies = list[tuple[int, CopyLaunch]]
 """Launches, and the number of the first tensor that each copies."""
 
 
@@ -19,38 +19,38 @@ class GraphCopies:
     """The copies of a graph that reads the buffers `own` and gives results like `results`: all flat, on the current
     device. The graph needs it as long as it is replayed.
 
-    They are nodes of the graph: `record_in` at the capture's beginning, `record_out` at its end, `replayable` once it
-    is instantiated. Before each replay the first ones get the addresses of that call's tensors.
+    They are nodes of the graph: `record_in` at the capture's beginning, `record_out` at its end, `bind` once it is
+    instantiated. Before each replay the first ones get the addresses of that call's tensors.
     """
 
     def __init__(self, own: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> None:
         self._own = [x.data_ptr() for x in own]
         self.layouts = [(tuple(x.shape), x.stride(), x.dtype) for x in results]
-        self._ways_in, self._ways_out = _ways(own, results)
+        self._copies_in, self._copies_out = _copies_of(own, results)
         self._nodes: list[int] = []
         self.launches: Any = None
         """What launches the graph with other tensors: inputs, results, and those at `places`."""
-        self.places = tuple([place for _, launch in self._ways_in for place in launch.behind])
+        self.places = tuple([place for _, launch in self._copies_in for place in launch.behind])
         """Addresses of what the launches read and write beside tensors."""
 
     def record_in(self, stream: int) -> None:
         """In the capture: copy tensors that are not known yet to `own`, and note where results are wanted."""
         unknown = [*self._own, *[0] * len(self.layouts)]
-        for first, launch in self._ways_in:
+        for first, launch in self._copies_in:
             launch(tuple(unknown[first : first + SLOTS]), stream)
             self._nodes.append(last_node(stream))
 
     def record_out(self, results: Sequence[torch.Tensor], stream: int) -> None:
         """In the capture: copy the graph's results to where they are wanted."""
         given = [0] * len(self._own) + [x.data_ptr() for x in results]
-        for first, launch in self._ways_out:
+        for first, launch in self._copies_out:
             launch(tuple(given[first : first + SLOTS]), stream)
 
-    def replayable(self, graph: int) -> None:
+    def bind(self, graph: int) -> None:
         """The graph is instantiated as this one: from now on there are `launches`."""
         steps, tensors = [], len(self._own) + len(self.layouts)
         end = tensors
-        for first, launch in self._ways_in:
+        for first, launch in self._copies_in:
             begin, end = end, end + len(launch.behind)
             steps.append((launch.kernel, (*range(first, min(first + SLOTS, tensors)), *range(begin, end))))
         self.launches = native().Launches(end, tuple(steps), False, graph, tuple(self._nodes))
@@ -66,9 +66,9 @@ class GraphCopies:
         return fresh
 
 
-def _ways(own: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> tuple[_Ways, _Ways]:
+def _copies_of(own: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> tuple[_Copies, _Copies]:
     """Launches that copy inputs to `own`, and those that copy results like `results` out."""
-    ways_in, ways_out = [], []
+    copies_in, copies_out = [], []
     inward = [*map(bytes_of, own), *[0] * len(results)]
     outward = [0] * len(own) + [bytes_of(x) for x in results]
     addresses = [x.data_ptr() for x in own] + [0] * len(results)
@@ -76,10 +76,10 @@ def _ways(own: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> tuple
         chunk = slice(first, first + SLOTS)
         places = torch.tensor((addresses[chunk] + [0] * SLOTS)[:SLOTS], dtype=torch.int64, device="cuda")
         noted = torch.zeros(SLOTS, dtype=torch.int64, device="cuda")
-        ways_in.append((first, CopyLaunch(inward[chunk], places, noted)))
+        copies_in.append((first, CopyLaunch(inward[chunk], places, noted)))
         if any(outward[chunk]):
-            ways_out.append((first, CopyLaunch(outward[chunk], noted, None)))
-    return ways_in, ways_out
+            copies_out.append((first, CopyLaunch(outward[chunk], noted, None)))
+    return copies_in, copies_out
 
 
 def bytes_of(x: torch.Tensor) -> int:

@@ -34,7 +34,7 @@ class LaunchPlan:
         """The same launch by launch."""
         if len(inputs) != self.__inputs:
             raise TypeError(f"a LaunchPlan of {self.__inputs} inputs was called with {len(inputs)}")
-        _asked(inputs)
+        _check_tensors(inputs)
         fresh = [empty_strided(*layout, inputs[0]) for layout in self.__fresh]
         tensors = [*inputs, *fresh]
         for launch, numbers in self.__launches:
@@ -57,11 +57,13 @@ class LaunchPlan:
 LaunchPlan.__call__ = LaunchPlan._LaunchPlan__run  # Python looks up what a plan runs: no method of its own in between
 
 
-def _asked(inputs: tuple[torch.Tensor, ...]) -> list[tuple]:
-    """What the call in C asks of its inputs, in its order. What is no tensor is an error before any launch, even if no
-    launch has it."""
-    addresses = [x.data_ptr() for x in inputs]
-    return [(address, x.dtype, x.get_device()) for address, x in zip(addresses, inputs, strict=True)]
+def _check_tensors(inputs: tuple[torch.Tensor, ...]) -> None:
+    """Asks what the call in C asks, in its order: what is no tensor is the same AttributeError before any launch, even
+    if no launch has it."""
+    for x in inputs:
+        x.data_ptr()
+    for x in inputs:
+        x.dtype, x.get_device()
 
 
 def _is_layout(part: Any) -> bool:

@@ -41,7 +41,7 @@ class Recording:
         self._graph.instantiate()
         self._carries = bool(self._flat) or any(self._carried)
         if self._carries:
-            self._copies.replayable(self._graph.raw_cuda_graph_exec())
+            self._copies.bind(self._graph.raw_cuda_graph_exec())
 
     def _warm_up(self, function: Callable, stream: torch.cuda.Stream) -> list[Any]:
         """Call the function until kernels are compiled and libraries have their workspaces for the stream. Returns its

@@ -10,7 +10,7 @@ typedef struct {
     uint64_t *values; /* of the other arguments, each in the first bytes of its own 8 */
 } Kernel;
 
-static void set_value(uint64_t *place, char kind, PyObject *value) {
+static void set_value(uint64_t *slot, char kind, PyObject *value) {
     union { uint8_t b; int32_t i; int64_t l; uint64_t k; float f; double d; uint64_t whole; } bits = {.whole = 0};
     switch (kind) {
     case 'i': {
@@ -27,7 +27,7 @@ static void set_value(uint64_t *place, char kind, PyObject *value) {
     case 'O': break; /* an address that is 0 */
     default: PyErr_Format(PyExc_ValueError, "no kind of argument: %c", (unsigned char)kind);
     }
-    *place = bits.whole;
+    *slot = bits.whole;
 }
 
 static PyObject *kernel_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
@@ -69,8 +69,8 @@ static void kernel_dealloc(Kernel *self) {
     Py_DECREF(type);
 }
 
-/* The places of all arguments, for tensors at addresses[numbers[0]], addresses[numbers[1]], ... */
-static void place(Kernel *self, uint64_t *addresses, const Py_ssize_t *numbers, void **arguments) {
+/* Pointers to all arguments, for tensors at addresses[numbers[0]], addresses[numbers[1]], ... */
+static void fill_arguments(Kernel *self, uint64_t *addresses, const Py_ssize_t *numbers, void **arguments) {
     for (Py_ssize_t n = 0; n < self->tensors; n++) arguments[n] = &addresses[numbers ? numbers[n] : n];
     for (Py_ssize_t n = 0; n < self->others; n++) arguments[self->tensors + n] = &self->values[n];
 }
@@ -78,7 +78,7 @@ static void place(Kernel *self, uint64_t *addresses, const Py_ssize_t *numbers, 
 /* Launch on such tensors; an error of the driver's. */
 static int start(Kernel *self, uint64_t *addresses, const Py_ssize_t *numbers, void *stream) {
     void *arguments[self->tensors + self->others + 1];
-    place(self, addresses, numbers, arguments);
+    fill_arguments(self, addresses, numbers, arguments);
     return self->driver->launch(self->function, self->grid[0], self->grid[1], self->grid[2], self->threads, 1, 1,
                                 self->shared, stream, arguments, NULL);
 }

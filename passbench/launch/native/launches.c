@@ -4,8 +4,8 @@ typedef struct {
     Kernel *kernel;
     Py_ssize_t *numbers; /* its tensors by number */
     void *node;
-    uint64_t *places; /* the addresses that the node has, */
-    int known;        /* if they are known */
+    uint64_t *node_addresses; /* of the tensors that the node has, */
+    int known;                /* if they are known */
 } Step;
 
 typedef struct {
@@ -38,12 +38,12 @@ static int set_node(Launches *self, Step *step, uint64_t *addresses) {
     int same = step->known;
     for (Py_ssize_t n = 0; n < kernel->tensors; n++) {
         uint64_t address = addresses[step->numbers[n]];
-        same &= step->places[n] == address;
-        step->places[n] = address;
+        same &= step->node_addresses[n] == address;
+        step->node_addresses[n] = address;
     }
     if (same) return 0;
     void *arguments[kernel->tensors + kernel->others + 1];
-    place(kernel, addresses, step->numbers, arguments);
+    fill_arguments(kernel, addresses, step->numbers, arguments);
     NodeParameters given = parameters_of(kernel, arguments);
     int error = self->driver->set_parameters(self->exec, step->node, &given);
     step->known = !error;
@@ -67,7 +67,7 @@ static void make_graph(Launches *self, uint64_t *addresses) {
     for (Py_ssize_t at = 0; !error && at < self->count; at++) {
         Step *step = &self->steps[at];
         void *arguments[step->kernel->tensors + step->kernel->others + 1];
-        place(step->kernel, addresses, step->numbers, arguments);
+        fill_arguments(step->kernel, addresses, step->numbers, arguments);
         NodeParameters given = parameters_of(step->kernel, arguments);
         error = self->driver->add_node(&step->node, self->graph, &last, at ? 1 : 0, &given);
         last = step->node;
@@ -151,8 +151,8 @@ static int set_steps(Launches *self, PyObject *steps) {
         step->kernel = (Kernel *)kernel;
         step->numbers = numbers_of(numbers, step->kernel, self->tensors);
         if (!step->numbers) return -1;
-        step->places = PyMem_Calloc(step->kernel->tensors + 1, sizeof(uint64_t));
-        if (!step->places) return PyErr_NoMemory(), -1;
+        step->node_addresses = PyMem_Calloc(step->kernel->tensors + 1, sizeof(uint64_t));
+        if (!step->node_addresses) return PyErr_NoMemory(), -1;
     }
     self->driver = self->steps[0].kernel->driver;
     return 0;
@@ -197,7 +197,7 @@ static void launches_dealloc(Launches *self) {
     }
     for (Py_ssize_t at = 0; at < self->count; at++) {
         PyMem_Free(self->steps[at].numbers);
-        PyMem_Free(self->steps[at].places);
+        PyMem_Free(self->steps[at].node_addresses);
     }
     PyMem_Free(self->steps);
     Py_XDECREF(self->kept);
