@@ -7,7 +7,7 @@ from contextlib import closing
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from prefect import flow
 
@@ -127,27 +127,15 @@ def build_dataset(
                 causes = subgraphs.dropped + variants.dropped
                 raise PassNetError(f"no subgraph of {catalog} is left; most often: {causes.most_common(1)[0][0]}")
             stage = build_stage("publish", 1)
-            unique = unique_counts(engine, variants.paths)
-            with store.updating() as newest:  # evaluations may have published results while this build worked
-                choice = choose_samples(engine, parquet(variants.paths), **earlier_splits(newest), **quotas)
-                summary = summary_of_build(traced, subgraphs, variants, unique, choice)
-                say(f"{sum(summary['subgraphs'].values())} unique variants in {sum(choice.samples.values())} samples")
-                tables = dataset_tables(traced.models, variants.files, choice, engine)
-                version, created = store.publish(
-                    {**tables, **results_that_hold(newest, variants.paths, engine)},
-                    kind="build",
-                    parent=newest,
-                    parameters={
-                        "catalog": catalog,
-                        "limit": limit,
-                        "points": points,
-                        "identity": identity,
-                        "repeats": subgraphs.repeats,
-                        "kept_repeats": subgraphs.kept_repeats,
-                    },
-                    summary=summary,
-                    flow_run=flow_run_id(),
-                )
+            parameters = {
+                "catalog": catalog,
+                "limit": limit,
+                "points": points,
+                "identity": identity,
+                "repeats": subgraphs.repeats,
+                "kept_repeats": subgraphs.kept_repeats,
+            }
+            version, created, summary = publish_build(store, traced, subgraphs, variants, engine, quotas, parameters)
             home.keep_version(version)
         home.keep_shards()
     stage.advance(f"published {version.name}" if created else f"nothing new: {version.name} holds this dataset")
@@ -217,6 +205,36 @@ def trace_shard(traces: TraceStore, outcomes: Iterator[TraceOutcome], stage: Run
         stage.advance(f"{row['model']}: {result}, {row['seconds']:.1f} s")
         shard.append(outcome)
     traces.add(shard)
+
+
+def publish_build(
+    store: Store,
+    traced: Traced,
+    subgraphs: Subgraphs,
+    variants: Subgraphs,
+    engine: Engine,
+    quotas: Mapping[str, int],
+    parameters: dict[str, Any],
+) -> tuple[Version, bool, dict]:
+    """Choose samples and splits, and publish a version of them: the version, whether it is new, and what was built.
+
+    Results of the newest version whose variants are here stay.
+    """
+    unique = unique_counts(engine, variants.paths)
+    with store.updating() as newest:  # evaluations may have published results while this build worked
+        choice = choose_samples(engine, parquet(variants.paths), **earlier_splits(newest), **quotas)
+        summary = summary_of_build(traced, subgraphs, variants, unique, choice)
+        say(f"{sum(summary['subgraphs'].values())} unique variants in {sum(choice.samples.values())} samples")
+        tables = dataset_tables(traced.models, variants.files, choice, engine)
+        version, created = store.publish(
+            {**tables, **results_that_hold(newest, variants.paths, engine)},
+            kind="build",
+            parent=newest,
+            parameters=parameters,
+            summary=summary,
+            flow_run=flow_run_id(),
+        )
+    return version, created, summary
 
 
 def summary_of_build(

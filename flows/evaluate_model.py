@@ -80,7 +80,8 @@ def evaluate_model(
     opened = store.open(version)
     samples = load_samples(opened, split, [category] if category else CATEGORIES, names=only, limit=limit)
     if not samples:
-        raise PassNetError(f"{opened.name} has no {category or ''} samples in split {split}; choose another split")
+        wanted = f"{category} samples" if category else "samples"
+        raise PassNetError(f"{opened.name} has no {wanted} in split {split}; choose another split")
     settings = Settings(protocol=protocol, flush_l2=flush_l2)
 
     runs: dict[str, list[dict]] = {}
@@ -107,6 +108,14 @@ def evaluate_model(
     scores = score_runs(runs.values())
     published = publish(store, opened, runs, scores, trajectories)
     seconds = time.monotonic() - start
+    devices = [{**use, "busy": use["seconds"] / seconds} for use in benches.uses()]
+    lines = [
+        summary_of_run(run, rows, [s for s in scores if s["run"] == run])
+        | ({"usage": usage(trajectories[run])} if trajectories[run] else {})
+        | ({"stopped": ends[run].stopped} if ends[run].stopped else {})
+        | ({"lost": list(ends[run].lost)} if ends[run].lost else {})
+        for run, rows in runs.items()
+    ]
     summary = {
         "version": published.name,
         "path": str(published.path),
@@ -114,14 +123,8 @@ def evaluate_model(
         "device": rows_device(runs),
         "times_meaningful": all(row["times_meaningful"] for rows in runs.values() for row in rows),
         "seconds": seconds,
-        "devices": [{**use, "busy": use["seconds"] / seconds} for use in benches.uses()],
-        "runs": [
-            summary_of_run(run, rows, [s for s in scores if s["run"] == run])
-            | ({"usage": usage(trajectories[run])} if trajectories[run] else {})
-            | ({"stopped": ends[run].stopped} if ends[run].stopped else {})
-            | ({"lost": list(ends[run].lost)} if ends[run].lost else {})
-            for run, rows in runs.items()
-        ],
+        "devices": devices,
+        "runs": lines,
     }
     keep_evaluation(summary)
     return summary

@@ -1,7 +1,9 @@
 """Benchmark one sample, of a version or in a directory, for `passnet bench`; publishes nothing."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from flows.evaluate.devices import resolve_device
 from flows.find_sample import find_sample
@@ -61,26 +63,23 @@ def bench_sample(
         "times_meaningful": timed,
         "layers": rows[0]["layers"],
         "layers_missing": rows[0]["layers_missing"],
-        "variants": [
-            {
-                "id": row["variant_hash"],
-                "inputs": inputs_of(variant),
-                "status": row["status"],
-                "error_code": row["error_code"],
-                "reason": row["reason"],
-                "t_min": row["t_min"],
-                "max_abs_error": row["max_abs_error"],
-                "error_eager": row["error_eager"],
-                "error_candidate": row["error_candidate"],
-                "speedup_e2e": row["speedup_e2e"],
-                "speedup_device": row["speedup_device"],
-                "eager_us": next((t["eager_us"] for t in row["timings"] if t["clock"] == "e2e"), None),
-                "timings": row["timings"],
-                "findings": row["findings"],
-            }
-            for variant, row in zip(found.variants, rows, strict=True)
-        ],
+        "variants": [variant_line(variant, row) for variant, row in zip(found.variants, rows, strict=True)],
         "AS": {clock: aggregate_score(rows, clock) if timed else None for clock in CLOCKS},
+    }
+
+
+def variant_line(variant: Variant, row: Mapping[str, Any]) -> dict[str, Any]:
+    """What the document says of a variant, of its row of results."""
+    outcome = (
+        "status error_code reason t_min max_abs_error error_eager error_candidate speedup_e2e speedup_device".split()
+    )
+    return {
+        "id": row["variant_hash"],
+        "inputs": inputs_of(variant),
+        **{column: row[column] for column in outcome},
+        "eager_us": next((t["eager_us"] for t in row["timings"] if t["clock"] == "e2e"), None),
+        "timings": row["timings"],
+        "findings": row["findings"],
     }
 
 
