@@ -235,11 +235,12 @@ def remainder(a, b):
     "round_half_even": '''
 @triton.jit
 def round_half_even(x):
-    """The nearest integer, ties to even."""
+    """The nearest integer, ties to even; a zero has the sign of `x`."""
     low = tl.floor(x)
     above = x - low
     tie = tl.where(tl.floor(low * 0.5) * 2.0 == low, low, low + 1.0)
-    return tl.where(above < 0.5, low, tl.where(above > 0.5, low + 1.0, tie))
+    nearest = tl.where(above < 0.5, low, tl.where(above > 0.5, low + 1.0, tie))
+    return tl.where(nearest == 0.0, x * 0.0, nearest)
 ''',
     "tanh": '''
 @triton.jit

@@ -18,6 +18,10 @@ def _remainders(x, y):
     return torch.remainder(x, 0.3) + y, torch.fmod(x, 0.7), y % 0.1
 
 
+def _shrunk(x, y):
+    return F.softshrink(x, 0.3) * 2.0, F.hardshrink(y, 0.3), torch.copysign(y, (x * 0.3).round())
+
+
 def _same_type(x, y):
     own = x * 1.5
     same = own.type_as(own)
@@ -68,7 +72,7 @@ def test_scalars_that_eager_rounds_to_a_half_type(dtype, tmp_path, interpreter):
     assert interpreter.problems(tmp_path / "pass", one, draws=2) == []
 
 
-@pytest.mark.parametrize("function", (_same_type, _diagonal, _bools, _last_of_parts, _in_turn))
+@pytest.mark.parametrize("function", (_same_type, _diagonal, _shrunk, _bools, _last_of_parts, _in_turn))
 def test_writes_to_what_shares_memory_and_values_that_never_vary(function, tmp_path, interpreter):
     one = variant(function, tensor(3, 6), tensor(3, 6) if function is not _diagonal else tensor(3, 3))
     submission = Distill(margin=ANY).write(sample(one), tmp_path / "pass")

@@ -118,12 +118,12 @@ class WideGraph:
         yield tuple(tensor(*i.shape, dtype=turned.get(i.dtype, i.dtype), stride=i.stride) for i in self.inputs)
         yield tuple(tensor(*(n if n == 1 else n + 2 for n in i.shape), dtype=i.dtype) for i in self.inputs)
 
-    def runs(self, inputs: tuple[Input, ...]) -> bool:
+    def runs(self, inputs: tuple[Input, ...], device: str = "cpu") -> bool:
         """Whether eager accepts these."""
         names = {"torch": torch, "F": torch.nn.functional}
         exec(self.source, names)
         try:
-            names["f"](*map(_made, inputs))
+            names["f"](*(_made(one).to(device) for one in inputs))
         except (RuntimeError, IndexError, ValueError, TypeError):  # what torch raises on sizes that do not fit
             return False
         return True
@@ -244,11 +244,13 @@ def checked(number: int, device: str, interpreter: Interpreter | None = None) ->
         submission = Distill(margin=ANY).write(sample(own), directory)
         if submission.declined:
             return "declined", submission.reason
+        if not graph.runs(own.inputs, device):
+            return "declined", "eager cannot run it on this device"
         found = [f"refused: {finding}" for finding in check_dir(directory)]
         compare = partial(problems, device=device) if interpreter is None else interpreter.problems
         found += compare(directory, own, draws=2)
         for inputs in graph.others():
-            if graph.runs(inputs):
+            if graph.runs(inputs, device):
                 found += [f"on other inputs: {one}" for one in compare(directory, graph.variant(inputs), draws=2)]
     return ("wrong", "\n".join([*found[:4], graph.source, str(graph.inputs)])) if found else ("right", "")
 

@@ -290,6 +290,12 @@ INSTEAD_OF_CALLS: Decompositions = {
 """Ops that kernels compute here. TorchInductor calls a library for them where it schedules for CPU tensors, or cannot
 lower them at all."""
 
+
+def _softshrink(x: torch.Tensor, lambd: float = 0.5) -> torch.Tensor:
+    edge = in_dtype(lambd, x.dtype)  # eager subtracts what a tensor of this type holds of the number
+    return torch.where(x > edge, x - edge, torch.where(x < -edge, x + edge, x * 0))
+
+
 AS_EAGER: Decompositions = {
     **INSTEAD_OF_CALLS,
     **CONTRACTED,
@@ -316,6 +322,7 @@ AS_EAGER: Decompositions = {
     torch.ops.aten.glu.default: _glu,
     torch.ops.aten.glu_backward.default: _glu_backward,
     torch.ops.aten.hardswish_backward.default: _hardswish_backward,
+    torch.ops.aten.softshrink.default: _softshrink,
     torch.ops.aten.pow.Tensor_Scalar: _pow,
     torch.ops.aten.pow.Scalar: _pow_of_number,
     torch.ops.aten.eye.default: _eye,
