@@ -2,6 +2,7 @@
 
 from tests.passbench.attacks import attack_samples as on
 from tests.passbench.policy.corpus import (
+    choices_and_blocks,
     forms_of_code,
     functions_as_values,
     guards_and_notes,
@@ -38,6 +39,7 @@ _MODULES = (
     forms_of_code,
     functions_as_values,
     kept_and_shared,
+    choices_and_blocks,
 )
 for _one in _MODULES:
     CORPUS.update(_one.PASSES)
