@@ -1,5 +1,5 @@
-"""Dicts in which a pass keeps what it has made, such as buffers by size: `BUFFERS = {}` of a module, and
-`self.buffers = {}` of its instances. Of such a dict all is known that is put into it."""
+"""Dicts in which a pass keeps what it has made, such as buffers by size: `BUFFERS = {}` of a module, `buffers = {}` of
+a class, and `self.buffers = {}` of its instances. Of such a dict all is known that is put into it."""
 
 import ast
 from collections import Counter
@@ -11,7 +11,7 @@ from passbench.policy.call_tables import asked_for_keys
 from passbench.policy.modules import Module
 from passbench.policy.nodes import assigned_by, names_of, walk
 
-_ASKING = frozenset("get pop setdefault clear keys values items".split())
+_ASKING = frozenset("get pop popitem setdefault move_to_end clear keys values items".split())
 
 
 class KeptTables:
@@ -27,14 +27,17 @@ class KeptTables:
         """Where something is asked for its keys; not only such dicts."""
         nodes = {name: walk(module.tree) for name, module in modules.items()}
         asked = self.asked_for_keys.union(*map(_asked, nodes.values()))
-        made = set().union(*map(_made, nodes.values()))
+        made = set().union(*(_made(nodes[name], module) for name, module in modules.items()))
         every = [node for found in nodes.values() for node in found]
+        within = [s for own in every if isinstance(own, ast.ClassDef) for s in own.body if isinstance(s, ast.Assign)]
+        of_classes = {t for s in within for t in s.targets if t in made and isinstance(t, ast.Name)}
         attributes = [node for node in every if isinstance(node, ast.Attribute)]
         others = {name for node in every for name in _other_names(node)}
         imported = {stands_for.rpartition(".")[2] for one in modules.values() for stands_for in one.imports.values()}
-        self.fields = {node.attr for node in attributes if node in made} - others
+        self.fields = {node.attr for node in attributes if node in made} | {node.id for node in of_classes}
+        self.fields -= others | names.READ_OFF_ANYTHING
         self.fields -= {node.attr for node in attributes if node not in made | asked}
-        self.fields -= {node.id for node in every if isinstance(node, ast.Name)} | names.READ_OFF_ANYTHING
+        self.fields -= {node.id for node in every if isinstance(node, ast.Name) and node not in of_classes}
         self.fields = {name for name in self.fields if not hasattr(torch.Tensor, name)}
         others |= imported | {node.attr for node in attributes}
         for name, module in modules.items():
@@ -46,14 +49,20 @@ class KeptTables:
             self.names |= {(name, one) for one in found - bad}
 
 
-def _made(nodes: list[ast.AST]) -> set[ast.AST]:
+def _made(nodes: list[ast.AST], module: Module) -> set[ast.AST]:
     """What is bound to an empty dict, alone."""
-    found = (assigned_by(node) for node in nodes if _is_empty(getattr(node, "value", None)))
+    found = (assigned_by(node) for node in nodes if _is_empty(getattr(node, "value", None), module))
     return {targets[0] for targets in found if len(targets) == 1}
 
 
-def _is_empty(node: ast.AST | None) -> bool:
-    return isinstance(node, ast.Dict) and not node.keys
+def _is_empty(node: ast.AST | None, module: Module) -> bool:
+    match node:
+        case ast.Dict():
+            return not node.keys
+        case ast.Call(args=[], keywords=[]):
+            built_in = isinstance(node.func, ast.Name) and node.func.id == "dict" and "dict" not in module.names_bound
+            return built_in or module.dotted(node.func) == "collections.OrderedDict"
+    return False
 
 
 def _asked(nodes: list[ast.AST]) -> set[ast.AST]:

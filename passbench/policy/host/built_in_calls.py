@@ -48,7 +48,8 @@ class BuiltInCalls(OperatorCalls):
         given = max((*positional, *keywords.values()), default=ValueKind.SCALAR)
         if name in ("str", "repr") and owner is None:
             for argument, kind in zip(node.args, positional, strict=True):
-                self.check_text(argument, kind, scope)
+                shown = ast.FormattedValue(argument, ord(name[0]), None)
+                self.check_text(ast.copy_location(shown, argument), kind, scope)
         if owner is not None and (function := self._only_lambda(owner, name)) is not None:
             found = self._pass_starred(node, function, *self._given(node, scope))
             self._note_sequences(function, node, scope)

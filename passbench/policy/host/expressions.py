@@ -75,7 +75,7 @@ class Expressions(NamedValues):
             case ast.FormattedValue():
                 if (kind := self.kind(node.value, scope)).holds_tensors:
                     self.read("the text of a tensor has its values; name its shape or dtype", scope, node)
-                self.check_text(node.value, kind, scope)
+                self.check_text(node, kind, scope)
                 if node.format_spec is not None:
                     self.kind(node.format_spec, scope)
                 return ValueKind.SCALAR

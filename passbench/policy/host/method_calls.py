@@ -221,7 +221,8 @@ class MethodCalls(BuiltInCalls):
             return ValueKind.SCALAR  # the context of a torch.autograd.Function, which ends with the call
         if name == "format" and not base.holds_tensors and _is_plain_format(method.value):
             for argument in (*node.args, *(k.value for k in node.keywords)):
-                self.check_text(argument, self.kind(argument, scope), scope)
+                shown = ast.copy_location(ast.FormattedValue(argument, -1, None), argument)
+                self.check_text(shown, self.kind(argument, scope), scope)
             if given.holds_tensors:
                 self.read("the text of a tensor has its values", scope, node)
             return ValueKind.SCALAR
@@ -252,6 +253,15 @@ class MethodCalls(BuiltInCalls):
         kind, by = super().index(node, scope)
         self._note_key(node.value, node.slice, by, scope)
         return kind, by
+
+    def check_text(self, node: ast.expr, kind: ValueKind, scope: Scope) -> None:
+        """As `NamedValues` does; what is written by `str`, and not by `repr`, has the text that its `__str__` gives."""
+        if isinstance(node, ast.FormattedValue):
+            own = self.class_of(node.value, scope)
+            if node.conversion in (-1, ord("s")) and own is not None and self.methods_of(own, "__str__"):
+                return
+            node = node.value
+        super().check_text(node, kind, scope)
 
     def put_into(self, container: ast.expr, kind: ValueKind, scope: Scope) -> None:
         """As `Given` does; of a dict in which the pass keeps what it has made it is noted what that is."""

@@ -134,6 +134,9 @@ t = str(functools.reduce(pick, [1, 2]))
 t = str(dataclasses.replace(Data(1), a=one))
 t = str(torch.no_grad())
 t = repr(Spoken(1))
+t = f"{Spoken(1)!r}"
+t = str([Spoken(1)])
+s = Spoken(1) if n else Plain(1); t = str(s)
 t = str(Missing())
 t = str(EMPTY[0])
 t = f"{Filled()}"
@@ -160,6 +163,7 @@ t = "%d of %d" % (n, 2); m = n % 2
 k = max(map(halved, x.shape)) % 4; j = functools.reduce(times, x.shape); t = f"{k}{j}"
 k = sorted((1, 2), key=halved)[0] % 2; j = max(1, 2, key=halved); t = f"{k}{j}"
 k = len(list(filter(halved, (1, 2)))) % 2; t = f"{k} {sum((1, 2), 3)}"
+t = f"{Spoken(1)}"; spoken = Spoken(2); t = str(spoken) + f"{spoken!s}" + "{}".format(spoken)
 t = f"{Late(1)}"; raise Unfit("route")
 KEEPER.keep("a", one); t = KEEPER.listed() + ", ".join(k for k in KEEPER.kept)
 ROUTES["b"] = one; ROUTES.setdefault(f"{n}", one); t = f"{sorted(ROUTES)} {list(ROUTES.keys())}" + ", ".join(ROUTES)

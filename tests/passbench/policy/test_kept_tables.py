@@ -9,6 +9,13 @@ KEPT = {}
 ALSO = KEPT
 
 class Buffers:
+    shared = {}
+
+    @classmethod
+    def share(cls, key, t):
+        cls.shared[key] = t
+        return cls.shared[key]
+
     def __init__(self):
         self.kept = {}
         self.T = {}
@@ -47,6 +54,7 @@ OTHERWISE = {
     "a default": "KEPT.get(1, x).add_(1)",
     "what is popped": "KEPT.pop(1, x).add_(1)",
     "a field": "BUFFERS.keep(1, x)\nBUFFERS.kept[1].add_(1)",
+    "a field of a class": "Buffers.share(2, torch.zeros(4))\nBuffers.share(1, x).add_(1)",
     "a name that tensors have": "x.T[0].add_(1)",
 }
 
@@ -64,5 +72,5 @@ def test_another_name_puts_in_an_input(tmp_path):
 
 def test_what_the_pass_has_made_is_written_to(tmp_path):
     body = "BUFFERS.keep(n, torch.zeros(4))\nBUFFERS.kept.get(n).add_(x)\nif n not in KEPT:\n    KEPT[n] = x + y\n"
-    body += "KEPT.setdefault(1, torch.zeros(4)).zero_()\ntorch.add(x, y, out=KEPT[n])\nz = len(KEPT)"
+    body += "KEPT.setdefault(1, torch.zeros(4)).zero_()\ntorch.add(x, y, out=KEPT[n])\nz = len(KEPT)\nBuffers.share(2, torch.zeros(4)).add_(x)"
     assert check(tmp_path, IMPORTS + in_wrapper(body) + OF_THE_MODULE) == []
