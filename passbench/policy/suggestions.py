@@ -118,6 +118,8 @@ ADVICE = {
     ),
     "functools.singledispatch": "write `if isinstance(…)`, or a dict of functions by dtype",
     **dict.fromkeys((f"numpy.{n}" for n in "ceil floor log2 sqrt".split()), "write it with math"),
+    "unittest": "leave tests out of the pass",
+    "best_config": "Triton keeps what it has chosen; leave it out",
     "requires_grad_": "nothing goes backward through a pass; leave it out",
     "torch._dynamo.disable": "leave it out: nothing compiles a replacement",
     "weakref": "let tables have keys of shapes, dtypes and numbers",

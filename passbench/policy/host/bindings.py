@@ -221,7 +221,7 @@ class Bindings:
             function = self.host_function(target.value, scope) if isinstance(target, ast.Attribute) else None
             advice = advice_on(dotted) if dotted and function is None else None
             if function is not None:
-                advice = f"keep {target.attr} in a variable or a dict of the module"
+                advice = f"keep {target.attr} in a variable or a dict of the module, or leave it out"
             message = "a pass assigns to its own names only, not to attributes of other objects"
             message += f"; {advice or _SETTING}"
             self.find("attribute_assignment", scope.module, target, message)

@@ -32,7 +32,7 @@ class BuiltInCalls(OperatorCalls):
         if name == "hasattr" and owner is None:
             return self._has_attribute(node, scope)
         if name == "type" and owner is None:
-            message = "type() is for comparisons such as type(x) is int; elsewhere write isinstance"
+            message = "type() is for comparisons such as type(x) is int; elsewhere write isinstance, or name the class"
             self.find("forbidden_name", scope.module, node, message)
             return ValueKind.SCALAR
         if name == "print" and owner is None:

@@ -149,7 +149,7 @@ def check_class(module: Module, own: ast.ClassDef, report: Report, *, inherits: 
     for statement in own.body:
         docstring = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
         if not (docstring or isinstance(statement, ast.FunctionDef | ast.Assign | ast.AnnAssign | ast.Pass)):
-            report.at("module_statement", module, statement, "a class of a pass holds fields and methods")
+            report.at("module_statement", module, statement, "a class holds fields and methods; write others beside it")
     if any(module.dotted(base) == names.FUNCTION for base in own.bases):
         _check_function(module, own, report)
     foreign = "" if not inherits else f"{own.name} has members of a library's class, which says what is equal"

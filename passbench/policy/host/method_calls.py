@@ -254,6 +254,12 @@ class MethodCalls(BuiltInCalls):
         self._note_key(node.value, node.slice, by, scope)
         return kind, by
 
+    def advice_on_member(self, node: ast.Attribute, scope: Scope) -> str:
+        """What to write instead of a member that a value does not have, or that is on no list."""
+        if self.host_function(node.value, scope) is not None:
+            return f"keep {node.attr} in a variable or a dict of the module"
+        return "use shape, stride(), dtype and the like"
+
     def check_text(self, node: ast.expr, kind: ValueKind, scope: Scope) -> None:
         """As `NamedValues` does; what is written by `str`, and not by `repr`, has the text that its `__str__` gives."""
         if isinstance(node, ast.FormattedValue):

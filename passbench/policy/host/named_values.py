@@ -200,9 +200,7 @@ class NamedValues(Given):
         if advice is not None:
             message = f"{dotted} is not allowed in host code; {advice}"
         elif dotted.startswith("triton.language."):
-            message = (
-                f"{dotted} works in a @triton.jit kernel alone; give it a name once, at a module's top: f = tl.exp"
-            )
+            message = f"{dotted} works in a @triton.jit kernel alone; name it at a module's top: f = tl.exp"
         elif dotted.startswith("torch."):
             message = f"{dotted} is not allowed in host code; call an operator that computes from its arguments alone"
         else:
@@ -378,7 +376,7 @@ class NamedValues(Given):
         elif node.attr not in names.TENSOR_ATTRIBUTES and (
             base.holds_tensors or node.attr not in names.SCALAR_ATTRIBUTES
         ):
-            advice = advice_on(node.attr) or "use shape, stride(), dtype and the like"
+            advice = advice_on(node.attr) or self.advice_on_member(node, scope)
             message = f"attribute {node.attr} is not allowed in host code; {advice}"
             self.find("forbidden_attribute", scope.module, node, message)
         return ValueKind.SCALAR

@@ -251,4 +251,4 @@ def _check_dotted(module: Module, node: ast.expr, dotted: str, modules: dict[str
         known, _, attribute = known.rpartition(".")
         attributes.append(attribute)
     if known not in names.DEVICE_NAMES or not names.DEVICE_ATTRIBUTES.issuperset(attributes):
-        report.at("forbidden_name", module, node, f"{dotted} does not exist in a kernel; use tl or libdevice")
+        report.at("forbidden_name", module, node, f"{dotted} is not for kernels; use functions of tl or libdevice")

@@ -72,5 +72,6 @@ def test_another_name_puts_in_an_input(tmp_path):
 
 def test_what_the_pass_has_made_is_written_to(tmp_path):
     body = "BUFFERS.keep(n, torch.zeros(4))\nBUFFERS.kept.get(n).add_(x)\nif n not in KEPT:\n    KEPT[n] = x + y\n"
-    body += "KEPT.setdefault(1, torch.zeros(4)).zero_()\ntorch.add(x, y, out=KEPT[n])\nz = len(KEPT)\nBuffers.share(2, torch.zeros(4)).add_(x)"
+    body += "KEPT.setdefault(1, torch.zeros(4)).zero_()\ntorch.add(x, y, out=KEPT[n])\nz = len(KEPT)\n"
+    body += "Buffers.share(2, torch.zeros(4)).add_(x)"
     assert check(tmp_path, IMPORTS + in_wrapper(body) + OF_THE_MODULE) == []
