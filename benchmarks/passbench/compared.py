@@ -1,6 +1,7 @@
 """What `baselines_table` writes: a table by author, `distill` beside TorchInductor, shared beside whole trials.
 
-python3 -m benchmarks.passbench.compared DIRECTORY      # of its results.parquet and full.parquet
+python3 -m benchmarks.passbench.compared DIRECTORY              # of its results.parquet and full.parquet
+python3 -m benchmarks.passbench.compared DIRECTORY ROWS.parquet  # with these rows, of the samples alone that have some
 """
 
 import math
@@ -225,5 +226,10 @@ def _shared_and_whole(by_sample: Mapping[str, Rows], full: Sequence[dict]) -> li
 
 
 if __name__ == "__main__":
-    _files = [Path(sys.argv[1]) / f"{name}.parquet" for name in ("results", "full")]
-    print(text_of(*(read_rows(file, RESULTS) if file.exists() else [] for file in _files)))
+    _rows, _full, *_more = (
+        read_rows(file, RESULTS) if file.exists() else []
+        for file in (*(Path(sys.argv[1]) / f"{name}.parquet" for name in ("results", "full")), *map(Path, sys.argv[2:]))
+    )
+    _added = [row for rows in _more for row in rows]
+    _having = {row["sample"] for row in _added}
+    print(text_of([row for row in _rows if not _having or row["sample"] in _having] + _added, _full))

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 from flows.report.score_run import score_run
 from storage.schema import CATEGORIES
 
-RECORD = Path(__file__).resolve().parents[2] / "benchmarks" / "passbench" / "h100_one_tree" / "results.parquet"
+RECORD = Path(__file__).resolve().parents[2] / "benchmarks" / "passbench" / "h200_one_run" / "results.parquet"
 """Samples of all categories that the offline author was not developed on. Its rows say hardware and versions."""
 
 

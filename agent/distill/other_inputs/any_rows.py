@@ -43,7 +43,7 @@ from storage.records import Input, contiguous_stride, dtype_name
 
 _OTHER_SIZES = (((5, 7), (7, 11), (3, 2), (2, 3), (2, 3)), ((37, 41), (31, 43), (13, 11), (5, 7), (3, 2)))
 """Of a small and a large shape, for which a region is lowered once more, two sizes for each axis of the rows."""
-_CLASSES = ((1, 2**9), (2**12, 2**14))
+_CLASSES = ((1, 2**9), (2**11, 2**14))
 """From so many rows on a kernel is launched as is best for the second number."""
 
 Axes = tuple[int | None, ...]
