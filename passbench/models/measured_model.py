@@ -51,40 +51,56 @@ def measure_model(
     parameter = next(model.parameters())
     device = parameter.device
     row = _empty(name, run, batch, parameter.dtype, settings.strict, device, commit)
-    found: dict[str, dict[str, Any]] = {}
-    calls: dict[str, Callable[[], object]] = {}
+
+    def make(regime: str) -> Callable:
+        if regime == "ours":
+            return optimize_model(model, args, kwargs, settings, before_timing=before_timing, **others)
+        return _regime(model, regime)
+
     with torch.no_grad():
         expected = _tensors(model(*args, **kwargs))
+        made, found = {}, {}
         for regime in regimes:
-            start = time.monotonic()
-            found[regime] = {"regime": regime, "us": None, "queued_us": None, "error": None, "reason": ""}
-            try:
-                if regime == "ours":
-                    ours = optimize_model(model, args, kwargs, settings, before_timing=before_timing, **others)
-                    made: Callable = ours
-                else:
-                    made = _regime(model, regime)
-                for _ in range(3):  # compiles, records and settles
-                    result = made(*args, **kwargs)
-                _check(result, expected)
-                del result  # whose memory a CUDA graph of torch.compile's could otherwise not use again
-                calls[regime] = _call(made, args, kwargs)
-            except Exception as error:  # compilers may raise anything; the row says so
-                found[regime]["reason"] = in_one_line(error)
-            found[regime]["seconds"] = time.monotonic() - start
+            made[regime], found[regime] = _made_ready(regime, make, args, kwargs, expected)
         before_timing()
+        calls = {regime: _call(one, args, kwargs) for regime, one in made.items() if one is not None}
         for regime, us in call_times(calls, device, SECONDS_EACH * len(calls)).items():
             found[regime] |= {"us": us, "queued_us": back_to_back(calls[regime], device)}
-    if "ours" in calls:
+    if (ours := made.get("ours")) is not None:
         row |= _of_ours(ours, found["ours"])
     else:
         row["reason"] = found.get("ours", {}).get("reason", "")
-    trials = ours.report.trials if "ours" in calls else ()
+    trials = ours.report.trials if ours is not None else ()
     row["regimes"] = [*found.values(), *_ways(trials), *_switched_off(trials)]
     row |= _speedups(found)
     row["status"] = "failed" if row["reason"] and row["speedup_eager"] is None else "wrong" if row["reason"] else "ok"
     row["seconds"] = time.monotonic() - begin
     return row
+
+
+def _made_ready(
+    regime: str,
+    make: Callable[[str], Callable],
+    args: tuple,
+    kwargs: Mapping[str, Any],
+    expected: Sequence[torch.Tensor],
+) -> tuple[Callable | None, dict[str, Any]]:
+    """What a regime makes of the model, called until it has settled, and the regime's line; None where it failed or its
+    results are wrong, with the reason in the line."""
+    start = time.monotonic()
+    line = {"regime": regime, "us": None, "queued_us": None, "error": None, "reason": ""}
+    made = None
+    try:
+        one = make(regime)
+        for _ in range(3):  # compiles, records and settles
+            result = one(*args, **kwargs)
+        _check(result, expected)
+        del result  # whose memory a CUDA graph of torch.compile's could otherwise not use again
+        made = one
+    except Exception as error:  # compilers may raise anything; the row says so
+        line["reason"] = in_one_line(error)
+    line["seconds"] = time.monotonic() - start
+    return made, line
 
 
 def failed_row(name: str, run: str, batch: int, dtype: torch.dtype, reason: str, seconds: float) -> dict[str, Any]:
