@@ -239,16 +239,8 @@ def whole_source(
     imported = [f"from {module} import {_imported(module, modules[module])}" for module in sorted(modules)]
     function = "whole_" + "_".join(short_names(whole.region.graph))
     kernels = f", {len(regions)} of its parts in kernels" if regions else ""
-    how = "calls"
-    replaying = [f"@torch.fx.wrap\ndef {function}({given}):\n{body}"]
-    if captured:
-        how = "a CUDA graph"
-        first = f"    if {asks(given, LARGER)} is not None:\n        return steps({given})\n" if larger else ""
-        replaying = [
-            f"def steps({given}):\n{body}",
-            *([table(larger, LARGER)] if larger else ()),
-            f"@torch.fx.wrap\ndef {function}({given}):\n{first}    return captured(steps, {given})\n",
-        ]
+    how = "a CUDA graph" if captured else "calls"
+    wrapped = f"@torch.fx.wrap\ndef {function}({given}):\n{body}"
     blocks = [
         f'"""{", ".join(short_names(whole.region.graph, 12))} as {how}{kernels}.\n\n'
         f'Written by distill for family {family or "unnamed"}.\n"""\n',
@@ -257,10 +249,20 @@ def whole_source(
         f"def replacement_args({own}):\n    return ({own}{comma})\n",
         *functions,
         *asked,
-        *replaying,
+        *(_captured_steps(function, given, body, larger) if captured else [wrapped]),
         f"def replacement_func():\n    return {function}\n",
     ]
     return blocks[0] + "\n" + "\n\n".join(blocks[1:])
+
+
+def _captured_steps(function: str, given: str, body: str, larger: Sequence[tuple[Input, ...]]) -> list[str]:
+    """The function `steps` of this body, and the wrapper that replays it, but calls it for inputs like the `larger`."""
+    first, tables = "", []
+    if larger:
+        first = f"    if {asks(given, LARGER)} is not None:\n        return steps({given})\n"
+        tables = [table(larger, LARGER)]
+    wrapper = f"@torch.fx.wrap\ndef {function}({given}):\n{first}    return captured(steps, {given})\n"
+    return [f"def steps({given}):\n{body}", *tables, wrapper]
 
 
 def _imported(module: str, region: Region) -> str:
