@@ -43,7 +43,7 @@ class Bindings:
         self.given_once: dict[tuple[ast.AST, str], bool] = {}  # whether a variable that is a lambda is nothing else
         self.lambdas_alone: dict[tuple[ast.AST, str], bool] = {}  # whether a variable is lambdas and nothing else
         self._unchanged: dict[ast.FunctionDef, dict[str, ast.expr]] = {}
-        self._kept_displays: dict[ast.FunctionDef, dict[str, ast.expr]] = {}
+        self._kept_displays: dict[ast.FunctionDef, tuple[dict[str, ast.expr], list]] = {}
         self._captured: dict[ast.pattern, ast.Name] = {}
         self.scopes_of_stars: dict[ast.expr, Scope] = {}  # `*NAME` → where it stands
         self._collections: dict[ast.FunctionDef, dict[str, list[ast.expr]]] = {}

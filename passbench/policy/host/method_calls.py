@@ -293,22 +293,30 @@ class MethodCalls(BuiltInCalls):
         owner = scope.find(node.value.id) if isinstance(node.value, ast.Name) else None
         if owner is None or not isinstance(owner.node, ast.FunctionDef):
             return []
-        if owner.node not in self._kept_displays:
-            self.steps.take(len(walk(owner.node)))
-            self._kept_displays[owner.node] = item_parts.kept_displays(owner.node)
-        value = self._kept_displays[owner.node].get(node.value.id)
+        value = self._displays_of(owner.node)[0].get(node.value.id)
         displays = [(value, owner)]
         if isinstance(value, ast.Call):
             function = self.host_function(value.func, owner)
-            inner = self._opened.get(function)
-            if function is None or inner is None or function.decorator_list:
+            if function is None or function.decorator_list:
                 return []
-            self.steps.take(len(walk(function)))
-            if any(isinstance(n, ast.Yield | ast.YieldFrom) for n in own_nodes(function)):
+            if function in self.homes:
+                self.opened(function, self.scopes[self.homes[function].name], hook=function in self.hooks)
+            if (inner := self._opened.get(function)) is None:
                 return []
-            displays = [(n.value, inner) for n in own_nodes(function) if isinstance(n, ast.Return)]
+            displays = [(returned, inner) for returned in self._displays_of(function)[1]]
         found = [(item_parts.item_of(display, node.slice), home) for display, home in displays]
         return found if all(item is not None for item, _ in found) else []
+
+    def _displays_of(self, function: ast.FunctionDef) -> tuple[dict[str, ast.expr], list[ast.expr | None]]:
+        """`item_parts.kept_displays` of a function, and what each `return` has; nothing of a generator, which hands out
+        something else."""
+        if function not in self._kept_displays:
+            self.steps.take(len(walk(function)))
+            nodes = list(own_nodes(function))
+            plain = not any(isinstance(n, ast.Yield | ast.YieldFrom) for n in nodes)
+            returned = [n.value for n in nodes if isinstance(n, ast.Return) and plain]
+            self._kept_displays[function] = item_parts.kept_displays(function), returned
+        return self._kept_displays[function]
 
     def _parts_of_items(self, iterable: ast.expr, scope: Scope) -> list[ValueKind] | None:
         columns = self.flow.columns_of(iterable, scope)

@@ -21,6 +21,10 @@ SAID = {
     "z = torch.FloatTensor([1.0])": ("torch.tensor", "z = torch.tensor([1.0], dtype=torch.float32, device=x.device)"),
     "z = x.tolist()": ("the host reads no values", "z = x.sum()"),
     "z = {id(n): 1}": ("keys of shapes, dtypes and numbers", "z = {(x.shape, x.dtype, n): 1}"),
+    "z = x.new(4)": ("x.new_empty(shape)", "z = x.new_empty(4)"),
+    "z = torch.ops.mine.f(x)": ("the pass's own function by its name", "z = x + y"),
+    "triton.set_allocator(None)": ("leave the line out", "pass"),
+    "wrapper.cache = {}": ("a dict of the module", "z = {}"),
     "z = locals()": ("keep them in a dict", "z = {'n': n}"),
     "print('a', file=open('log'))": ("file=sys.stderr alone", "print('a', file=sys.stderr)"),
 }

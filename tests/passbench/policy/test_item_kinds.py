@@ -9,6 +9,7 @@ MADE = "o = [torch.empty_like(x) for _ in range(2)]\n"
 PAIR = "from typing import NamedTuple\nclass Pair(NamedTuple):\n    a: int = 1\n    b: int = 2\n"
 DATA = "import dataclasses\n@dataclasses.dataclass\nclass Data:\n    a: int = 1\n"
 GIVES = "def f(t, n):\n    return t, torch.empty_like(t), n\n"
+LATER = "def later(t, n):\n    return {'t': t, 'n': n}\n"
 ACCEPTED = {
     "an item": (MADE + "o[0].zero_()", ""),
     "items in a loop": (MADE + "for t in o:\n    t.zero_()", ""),
@@ -25,6 +26,7 @@ ACCEPTED = {
         "o = f(x, n)\nz = math.ceil(o[-1] / o[2])\na, b, c = o\no[1].zero_()",
         GIVES,
     ),
+    "numbers of a function that is defined later": ("o = later(x, n)\nz = math.ceil(o['n'])", LATER),
     "a named tuple as keywords": ("z = dict(**Pair(n)._asdict())", PAIR),
     "a named tuple with another field": ("z = 1 if Pair(n)._replace(a=2).a > 1 else 2", PAIR),
     "a data class as a tuple": ("a = dataclasses.astuple(Data(n))\nz = 1 if a[0] > 1 else 2", DATA),
