@@ -126,9 +126,17 @@ def syntax_tree(name: str, text: str, report: Report) -> ast.Module | None:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         report.add("syntax", f"{name}.py", getattr(error, "lineno", 0) or 0, f"not Python: {error}")
         return None
+    for node in ast.walk(tree):  # what is below a node is not kept: functions are left out later
+        if isinstance(node, ast.Constant) and type(node.value) is int and node.value.bit_length() > _MOST_BITS:
+            report.add("syntax", f"{name}.py", node.lineno, f"a number of more than {_MOST_BITS} bits; compute it")
+            return None
     if codecs.lookup(encoding).name != "utf-8":  # Python would read another text than this policy
         report.add("encoding", f"{name}.py", 1, f"a pass is UTF-8; remove the declaration of {encoding}")
     return tree
+
+
+_MOST_BITS = 4096
+"""Of a whole number that is written out. Python writes none that is much longer, in a finding or anywhere else."""
 
 
 def read_module(

@@ -316,6 +316,8 @@ def test_what_is_nested_too_deeply_is_refused_and_takes_no_time(tmp_path):
     assert "syntax" in [f.rule for f in check(tmp_path, HEAD + f"\nX = {'-' * 5000}1\n" + PLAIN)]
     many = f"\nX = dict.fromkeys({'1 + ' * 1500}1)\n"  # which is written in another form before anything is looked at
     assert [f.rule for f in check(tmp_path, HEAD + many + PLAIN)] == ["syntax"]
+    long = f"\nclass A(0x{'f' * 5000}):\n    pass\n"  # Python writes no number of so many digits
+    assert [f.rule for f in check(tmp_path, HEAD + long + PLAIN)] == ["syntax"]
     assert check(tmp_path, in_wrapper("z = " + "[a for i, a in enumerate(" * 18 + "()" + ")]" * 18)) == []
 
 
