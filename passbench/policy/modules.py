@@ -16,7 +16,7 @@ from passbench.policy.forms.picked_arguments import literals
 from passbench.policy.forms.plain_expressions import without_null_handlers, write_plainly
 from passbench.policy.forms.plain_form import lift_kernels, name_bases
 from passbench.policy.forms.unused_functions import NamesInUse, empty_unused, runs_as_a_script
-from passbench.policy.nodes import bound_names, children, walk
+from passbench.policy.nodes import bound_names, children, long_number, walk
 from passbench.policy.suggestions import advice_on
 from passbench.result import Finding
 
@@ -126,17 +126,12 @@ def syntax_tree(name: str, text: str, report: Report) -> ast.Module | None:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         report.add("syntax", f"{name}.py", getattr(error, "lineno", 0) or 0, f"not Python: {error}")
         return None
-    for node in ast.walk(tree):  # what is below a node is not kept: functions are left out later
-        if isinstance(node, ast.Constant) and type(node.value) is int and node.value.bit_length() > _MOST_BITS:
-            report.add("syntax", f"{name}.py", node.lineno, f"a number of more than {_MOST_BITS} bits; compute it")
-            return None
+    if (number := long_number(tree)) is not None:
+        report.add("syntax", f"{name}.py", number.lineno, "Python writes no number of so many digits; compute it")
+        return None
     if codecs.lookup(encoding).name != "utf-8":  # Python would read another text than this policy
         report.add("encoding", f"{name}.py", 1, f"a pass is UTF-8; remove the declaration of {encoding}")
     return tree
-
-
-_MOST_BITS = 4096
-"""Of a whole number that is written out. Python writes none that is much longer, in a finding or anywhere else."""
 
 
 def read_module(

@@ -86,3 +86,13 @@ def walk(node: ast.AST) -> list[ast.AST]:
         except AttributeError:
             found += children(one)
     return found
+
+
+_MOST_BITS = 4096
+
+
+def long_number(tree: ast.Module) -> ast.Constant | None:
+    """A whole number that is written out and has more bits than that. Python writes none that is much longer, in a
+    finding or anywhere else. What is below a node is not kept: functions are left out later."""
+    numbers = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and type(node.value) is int)
+    return next((node for node in numbers if node.value.bit_length() > _MOST_BITS), None)

@@ -7,7 +7,7 @@ from passbench.policy import allowlists as names
 from passbench.policy import operators
 from passbench.policy.flow.class_parts import is_plain
 from passbench.policy.flow.groups import Instance
-from passbench.policy.host.bindings import HOOK
+from passbench.policy.host.bindings import HOOK, METHODS
 from passbench.policy.host.operator_calls import OperatorCall, OperatorCalls
 from passbench.policy.nodes import walk
 from passbench.policy.scopes import RETURN, Scope, ValueKind, joined, parameters
@@ -232,6 +232,11 @@ class BuiltInCalls(OperatorCalls):
             return ValueKind.SCALAR
         self.steps.take(len(self.escaped))
         return self.holder([self.kinds.get(function, RETURN) for function in self.escaped])
+
+    def returned_by_members(self, name: str) -> ValueKind:
+        """What methods of this name return to a library that calls them with nothing of the pass's. A field may hold
+        any function."""
+        return ValueKind.HOLDER if name in self.stored_names else self.kinds.get((METHODS, name), RETURN)
 
     def _made_by_called(self, node: ast.Call, name: str, scope: Scope) -> ValueKind:
         """What is returned to a built-in by a value that it calls, if it calls one."""

@@ -79,6 +79,8 @@ class ImportedCalls(MethodCalls):
             self.let_libraries_call()
         if in_parts and (made or self.kinds.holds_tensors(FIELDS)):
             return ValueKind.HOLDER
+        if dotted in _CALLING_METHODS:
+            given = max(given, self.returned_by_members(_CALLING_METHODS[dotted]))
         if dotted in names.SCALAR_CALLS | names.MATH:
             may_be_tensor = given is not ValueKind.SCALAR if dotted.startswith("numpy.") else given.holds_tensors
             if may_be_tensor and dotted not in names.ABOUT_TENSORS:
@@ -275,6 +277,8 @@ class ImportedCalls(MethodCalls):
         return self.holder(kinds)
 
 
+_CALLING_METHODS = {"numpy.prod": "prod", "collections.OrderedDict": "items"}
+"""Functions that call a method of what they get, if it has one of this name."""
 _CALLING = names.LAUNCHING | {"triton.Config", "passbench.launch.LaunchPlan", "passbench.launch.PlanTable"}
 """Functions that make what calls their arguments, a kernel aside."""
 

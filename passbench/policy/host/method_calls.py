@@ -205,6 +205,8 @@ class MethodCalls(BuiltInCalls):
                 self.find("in_place", scope.module, node, f"{name}() is called on a list or dict, and gets no tensors")
             for value in node.args[name in ("setdefault", "insert") :] if name in names.PUTTING_METHODS else ():
                 self.note_item(method.value, value, scope)
+            if name == "update":  # of an `OrderedDict`, which asks for items
+                given = max(given, self.returned_by_members("items"))
             if name in names.PUTTING_METHODS:
                 self.put_into(method.value, given, scope)
             kept = self._kept(method.value, scope) if name in _OF_ONE_ITEM else None

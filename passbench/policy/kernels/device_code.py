@@ -11,12 +11,14 @@ from passbench.policy.nodes import children, walk
 from passbench.policy.scopes import own_nodes, parameters
 from passbench.policy.suggestions import USUAL_IMPORTS
 
-_BANNED = (
-    ast.Import, ast.ImportFrom, ast.ClassDef, ast.Try, ast.TryStar, ast.Global, ast.Nonlocal, ast.Lambda, ast.Delete,
-    ast.FunctionDef, ast.AsyncFunctionDef, ast.Await, ast.Yield, ast.YieldFrom, ast.Raise, ast.Match, ast.NamedExpr,
-    ast.Dict, ast.DictComp, ast.Set, ast.SetComp, ast.With, ast.AsyncWith, ast.AsyncFor,
+_PARTS = (
+    ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.If, ast.For, ast.While, ast.Return, ast.Pass, ast.Break,
+    ast.Continue, ast.Assert, ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.IfExp, ast.Compare, ast.Call, ast.Constant,
+    ast.Attribute, ast.Subscript, ast.Starred, ast.Name, ast.List, ast.Tuple, ast.Slice, ast.ListComp,
+    ast.GeneratorExp, ast.JoinedStr, ast.FormattedValue,
 )  # fmt: skip
-"""What Triton's compiler does not know, or nobody follows. Its interpreter runs all of it as Python does."""
+"""Statements and expressions of a kernel. Of others Triton's compiler knows none, or nobody follows them. Its
+interpreter runs all as Python does, those of later Pythons too, such as `type A = …`."""
 _LIBRARIES = ("tl", "libdevice")
 
 
@@ -131,7 +133,7 @@ def _check_builtins(module: Module, function: ast.FunctionDef, local: set[str], 
 
 def _check(module: Module, node: ast.AST, local: set[str], modules: dict[str, Module], report: Report) -> bool:
     """Check one node; whether what is below it is to be looked at too."""
-    if isinstance(node, _BANNED):
+    if isinstance(node, ast.stmt | ast.expr) and not isinstance(node, _PARTS):
         report.at("kernel", module, node, f"{type(node).__name__} is no part of a Triton kernel")
     if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
         message = (

@@ -153,6 +153,18 @@ HIDDEN = {
         "z = (n, type(A)) in A()",
         "forbidden_name",
     ),
+    **{
+        f"what {library} calls": (
+            f"import collections\nimport numpy\nclass A:\n    def __init__(self, t):\n        self.t = t\n"
+            f"    def __repr__(self):\n        return 'A'\n    def {method}:\n        return {value}\n",
+            f"if {call} > 0:\n    n += 1",
+            "host_read",
+        )
+        for library, method, value, call in (
+            ("numpy", "prod(self, axis, out)", "self.t.sum()", "numpy.prod(A(x))"),
+            ("a dict of order", "items(self)", "[(1, self.t.sum())]", "collections.OrderedDict(A(x))[1]"),
+        )
+    },
     "an asynchronous loop": ("G = (i async for i in ())\n", "n", "expression"),
     "an error with a name": (f"{READS}E = ImportError('m', name=leak)\n", "z = str(E.name)", "forbidden_name"),
     "the file of a print": (
