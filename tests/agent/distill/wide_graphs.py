@@ -29,25 +29,29 @@ from storage.records import Input, Variant
 from tests.agent.compared import problems
 from tests.agent.support import ANY, HALVES, Interpreter, sample, tensor, variant
 
-POINTWISE = """torch.relu({x}); torch.tanh({x}); torch.sigmoid({x}); F.gelu({x});
-F.gelu({x}, approximate='tanh'); F.silu({x}); -{x}; {x}.abs(); {x} * 0.5 + 1.0; {x}.clamp(-1.0, 0.5);
-{x}.clamp(min=0.3); F.hardswish({x}); F.leaky_relu({x}, 0.2); F.elu({x}); F.softplus({x}); F.mish({x});
-F.hardtanh({x}, 0.0, 6.0); F.relu6({x}); F.hardsigmoid({x}); F.softsign({x}); F.logsigmoid({x}); {x}.square();
-{x}.exp(); ({x}.abs() + 0.5).log(); ({x}.abs() + 0.1).sqrt(); ({x}.abs() + 0.1).rsqrt(); torch.sin({x});
-torch.cos({x}); {x} / 3; 1.0 / ({x}.abs() + 1.0); {x}.pow(2); {x} ** 3; {x}.float(); {x}.to(torch.float16);
-{x}.to(torch.bfloat16); torch.erf({x}); {x}.round(); {x}.floor(); {x}.sign(); {x}.masked_fill({x} > 0.3, -1.0);
+POINTWISE = """torch.relu({x}); torch.tanh({x}); torch.sigmoid({x}); F.gelu({x}); F.gelu({x}, approximate='tanh');
+F.silu({x}); -{x}; {x}.abs(); {x} * 0.5 + 1.0; {x}.clamp(-1.0, 0.5); {x}.clamp(min=0.3); F.hardswish({x});
+F.leaky_relu({x}, 0.2); F.elu({x}); F.softplus({x}); F.mish({x}); F.hardtanh({x}, 0.0, 6.0); F.relu6({x});
+F.hardsigmoid({x}); F.softsign({x}); F.logsigmoid({x}); {x}.square(); {x}.exp(); ({x}.abs() + 0.5).log();
+({x}.abs() + 0.1).sqrt(); ({x}.abs() + 0.1).rsqrt(); torch.sin({x}); torch.cos({x}); {x} / 3;
+1.0 / ({x}.abs() + 1.0); {x}.pow(2); {x} ** 3; {x}.float(); {x}.to(torch.float16); {x}.to(torch.bfloat16);
+torch.erf({x}); {x}.round(); {x}.floor(); {x}.sign(); {x}.masked_fill({x} > 0.3, -1.0);
 {x}.masked_fill({x} < 0.2, 0.3); torch.where({x} > 0, {x}, 0.1 * {x}); torch.where({x} > 0.1, {x}, 0.3);
 {x}.contiguous(); {x}.clone(); F.dropout({x}, 0.1, False); torch.expm1({x}); torch.log1p({x}.abs());
 {x}.reciprocal().clamp(-5, 5); torch.nan_to_num({x}); {x} % 0.7; {x} // 0.5; torch.remainder({x}, 0.3);
 torch.fmod({x}, 0.3); ({x} > 0).float(); ({x} > 0.2) * {x}; {x}.type_as({x}); F.threshold({x}, 0.1, 0.3);
 F.hardshrink({x}, 0.3); F.softshrink({x}, 0.3); {x} - 0.1; 0.7 - {x}; {x}.sub(0.3, alpha=0.5);
-torch.addcdiv({x}, {x}, {x}.abs() + 1, value=0.3); {x}.lerp({x} * 2, 0.3); {x}.log_softmax(-1)"""
+torch.addcdiv({x}, {x}, {x}.abs() + 1, value=0.3); {x}.lerp({x} * 2, 0.3); {x}.log_softmax(-1); {x}.int() // 2;
+({x} * 3).long() % 2; {x}.double() * 0.1; {x}.bool().float(); ~({x} > 0); {x}.frac(); {x}.trunc(); {x}.ceil();
+{x}.sigmoid().logit(); {x}.clamp(-2, 2).tan(); torch.bucketize({x}, {x}.new_tensor([-1.0, 0.0, 0.5]));
+F.celu({x}, 0.7); F.selu({x}); F.tanhshrink({x}); {x}.clamp_min(0.3) ** 0.5; {x}.exp2();
+{x}.abs().clamp_min(0.1).log2(); {x}.isnan() | ({x} > 0)"""
 """Of a tensor; separated by semicolons."""
 
 ALONG = """torch.softmax({x}, dim={d}); {x}.mean({d}, keepdim=True); {x}.sum({d}, keepdim=True);
 {x} - {x}.mean({d}, keepdim=True); {x}.amax({d}, keepdim=True); {x}.sum({d}); {x}.mean({d}); {x}.amin({d});
-F.log_softmax({x}, dim={d}); {x}.cumsum({d}); {x}.flip({d}); torch.roll({x}, 1, {d});
-{x}.var({d}, keepdim=True); {x}.std({d}, unbiased=False, keepdim=True); F.layer_norm({x}, ({x}.shape[-1],));
+F.log_softmax({x}, dim={d}); {x}.cumsum({d}); {x}.flip({d}); torch.roll({x}, 1, {d}); {x}.var({d}, keepdim=True);
+{x}.std({d}, unbiased=False, keepdim=True); F.layer_norm({x}, ({x}.shape[-1],));
 {x} * torch.rsqrt({x}.pow(2).mean(-1, keepdim=True) + 1e-6); F.normalize({x}, dim={d});
 torch.cat(({x}, {x} * 2), dim={d}); torch.stack(({x}, -{x}), dim={d}); {x}.chunk(2, dim={d})[0];
 {x}.chunk(2, dim={d})[-1]; {x}.narrow({d}, 0, 1); {x}.norm(dim={d}, keepdim=True);
@@ -57,37 +61,68 @@ F.pad({x}, (1, 0), value=0.3); {x}[..., ::2]; {x}[..., 1:]; {x}[..., None]; {x}.
 {x}.repeat_interleave(2, dim={d}); {x}.max({d})[0]; {x}.any({d}); F.glu(torch.cat(({x}, {x}), -1)); {x}.mean();
 {x}.sum(); {x}.softmax(-1, dtype=torch.float32); {x}.unsqueeze({d}); {x}.var(-1, correction=0);
 {x}.index_select({d}, {x}.new_zeros(2).long()); {x}.gather(-1, {x}.argmax(-1, keepdim=True));
-{x}.float().mean({d}).to({x}.dtype); {x}.square().sum({d}, keepdim=True).sqrt()"""
+{x}.float().mean({d}).to({x}.dtype); {x}.square().sum({d}, keepdim=True).sqrt(); {x}.cumprod({d});
+{x}.index_add({d}, {x}.argmax({d}).flatten()[:1] * 0, {x}.narrow({d}, 0, 1)); F.one_hot({x}.argmax({d}), 40);
+{x}.scatter({d}, {x}.argmax({d}, keepdim=True), 0.3); {x}.argmin({d}, keepdim=True) + 1;
+{x}.scatter_add({d}, {x}.argmin({d}, keepdim=True), {x}.narrow({d}, 0, 1)); {x}.aminmax(dim={d})[1];
+{x}.nansum({d}); {x}.expand(2, *{x}.shape); {x}.repeat(2, *[1] * {x}.dim()); {x}.unfold(-1, 2, 1).sum(-1);
+torch.var_mean({x}, {d})[1]; {x}.double().mean({d}); {x} / {x}.norm(dim={d}, keepdim=True).clamp_min(1e-6);
+torch.ops.aten._softmax_backward_data.default({x}, torch.softmax({x}, {d}), {d}, {x}.dtype);
+torch.ops.aten._log_softmax_backward_data.default({x}, torch.log_softmax({x}, {d}), {d}, {x}.dtype);
+{x}.logcumsumexp({d}); {x}.diff(dim={d})"""
 """Of a tensor along a dimension `d`."""
 
 OF_TWO = """{x}.transpose(-1, -2); {x}.transpose(0, {d}); {x}.flatten(0, 1); {x}.mean((0, 1), keepdim=True);
 {x}.sum((-1, -2)); {x}.reshape({x}.shape[0], -1); {x}.tril(); {x}.triu(1); {x}.tril(-1); {x}.diagonal();
 F.pad({x}, (0, 1, 1, 0)); torch.matmul({x}, {x}.transpose(-1, -2)); {x}.amax((0, -1)); {x}.movedim(0, -1);
-{x}.swapaxes(0, 1).contiguous()"""
+{x}.swapaxes(0, 1).contiguous(); F.linear({x}, {x}.flatten(0, -2)[:3]);
+F.scaled_dot_product_attention({x}, {x}, {x}); torch.bmm({x}.flatten(0, -3), {x}.flatten(0, -3).transpose(-1, -2));
+F.scaled_dot_product_attention({x}, {x} + 1, {x}, is_causal=True);
+torch.softmax({x} @ {x}.transpose(-1, -2) * 0.3, -1) @ {x};
+F.linear({x}, {x}.flatten(0, -2)[:3], {x}.flatten()[:3]).relu();
+torch.addmm({x}.flatten(0, -2)[:1, :1], {x}.flatten(0, -2), {x}.flatten(0, -2).t());
+F.embedding({x}.argmax(-1), {x}.flatten(0, -2).contiguous()); torch.einsum('...ij,...kj->...ik', {x}, {x})"""
 """Of a tensor of two dimensions and more."""
 
 OF_RANK = {
     3: """F.avg_pool1d({x}, 2, 1, 1); F.max_pool1d({x}, 2); F.interpolate({x}, scale_factor=2);
     F.instance_norm({x}); F.batch_norm({x}, None, None, training=True); F.adaptive_avg_pool1d({x}, 1);
     {x}.permute(2, 0, 1)""",
-    4: """F.avg_pool2d({x}, 2, 1, 1); F.max_pool2d({x}, 3, 2, 1);
-    F.interpolate({x}, scale_factor=2.0, mode='bilinear'); F.interpolate({x}, scale_factor=2, mode='nearest');
-    F.adaptive_avg_pool2d({x}, (1, 1)); F.pixel_shuffle({x}, 2); F.group_norm({x}, 2);
-    F.pad({x}, (1, 1, 1, 1), mode='reflect'); {x}.mean((2, 3), keepdim=True); {x}.permute(0, 2, 3, 1)""",
+    4: """F.conv2d({x}, {x}[:1, :, :3, :3].contiguous(), padding=1);
+    F.conv2d({x}, {x}[:1, :, :2, :2].contiguous()).relu(); F.max_pool2d({x}, 2) + 1; F.unfold({x}, 2);
+    F.local_response_norm({x}, 2); F.channel_shuffle({x}, 2); F.avg_pool2d({x}, 2, 1, 1);
+    F.max_pool2d({x}, 3, 2, 1); F.interpolate({x}, scale_factor=2.0, mode='bilinear');
+    F.interpolate({x}, scale_factor=2, mode='nearest'); F.adaptive_avg_pool2d({x}, (1, 1));
+    F.pixel_shuffle({x}, 2); F.group_norm({x}, 2); F.pad({x}, (1, 1, 1, 1), mode='reflect');
+    {x}.mean((2, 3), keepdim=True); {x}.permute(0, 2, 3, 1)""",
 }
 
 OF_BOTH = """{x} + {y}; {x} - {y}; {x} * {y}; torch.maximum({x}, {y}); torch.minimum({x}, {y});
 {x} / ({y}.abs() + 1.0); torch.where({y} > 0, {x}, {y}); torch.add({x}, {y}, alpha=0.5);
 {x}.masked_fill({y} > 0, 0.3); torch.addcmul({x}, {x}, {y}, value=0.3); torch.lerp({x}, {y}, 0.3);
-({x} < {y}).to({x}.dtype); torch.cat(({x}, {y}), dim=-1); torch.cat(({x}, {y}), dim=0);
-{x} * torch.sigmoid({y}); torch.matmul({x}, {y}); torch.stack(({x}, {y})); F.mse_loss({x}, {y});
-{x}.copysign({y}); F.mse_loss({x}, {y}, reduction='none'); {x}.expand_as({y}) + 1;
-F.cosine_similarity({x}, {y}, dim=-1); {x} * {y} + {x}; F.smooth_l1_loss({x}, {y}, reduction='none');
-{x}.type_as({y}) + 1; ({x} > {y}) & ({y} > 0); F.l1_loss({x}, {y}); F.silu({x}) * {y}"""
+({x} < {y}).to({x}.dtype); torch.cat(({x}, {y}), dim=-1); torch.cat(({x}, {y}), dim=0); {x} * torch.sigmoid({y});
+torch.matmul({x}, {y}); torch.stack(({x}, {y})); F.mse_loss({x}, {y}); {x}.copysign({y});
+F.mse_loss({x}, {y}, reduction='none'); {x}.expand_as({y}) + 1; F.cosine_similarity({x}, {y}, dim=-1);
+{x} * {y} + {x}; F.smooth_l1_loss({x}, {y}, reduction='none'); {x}.type_as({y}) + 1; ({x} > {y}) & ({y} > 0);
+F.l1_loss({x}, {y}); F.silu({x}) * {y}; torch.ops.aten.gelu_backward.default({x}, {y});
+torch.ops.aten.silu_backward.default({x}, {y}); torch.ops.aten.tanh_backward.default({x}, {y});
+torch.ops.aten.sigmoid_backward.default({x}, {y}); torch.ops.aten.threshold_backward.default({x}, {y}, 0);
+torch.ops.aten.hardswish_backward.default({x}, {y});
+torch.ops.aten.leaky_relu_backward.default({x}, {y}, 0.1, False);
+torch.ops.aten.mse_loss_backward.default({x}, {y}, {x}, 1); {x} ** {y}.clamp(0, 2);
+torch.ops.aten.native_layer_norm.default({x}, {x}.shape[-1:], None, None, 1e-5)[0] + {y};
+{x}.index_put(({y}.argmax({d}).flatten()[:1] * 0,), {x}[0], True); F.layer_norm({x} + {y}, {x}.shape[-1:]);
+torch.softmax({x} + {y}, -1); F.binary_cross_entropy_with_logits({x}, {y}); F.huber_loss({x}, {y});
+F.kl_div({x}, {y}, reduction='none'); torch.logaddexp({x}, {y}); {x}.fmod({y}.abs() + 0.3);
+{x} // ({y}.abs() + 0.3); torch.fmax({x}, {y}); {x}.clamp({y} - 1, {y} + 1)"""
 
 IN_PLACE = """{x} += 1; {x}.mul_(0.5); {x}.relu_(); {x}.add_({y}); {x}.clamp_(-1, 1); {x}[..., 0] = 0.5;
 F.relu({x}, inplace=True); {x}.copy_({y}); {x}.masked_fill_({x} > 0, 0.3); {x}[0] = {y}[0]; {x}[..., 1:] += 1;
-{x}.zero_(); {x} *= {y}"""
+{x}.zero_(); {x} *= {y}; {x}.sigmoid_(); {x}.div_(2); {x}.sub_({y}, alpha=0.5); {x}.t_(); {x}.unsqueeze_(0);
+{x}.fill_(0.3); {x}.select(0, 0).add_(1); {x}.transpose(0, -1).mul_(2); {x}.flatten().add_(1);
+{x}.view(-1)[:1].zero_(); {x}.chunk(2, -1)[0].neg_(); {x}[..., 0].copy_({y}[..., 0]);
+{x}.index_fill_(0, {x}.argmax(0).flatten()[:1] * 0, 0.3); {x}.masked_fill_({y} > 0, 0.7);
+{x}.addcmul_({y}, {y}, value=0.3); {x}.lerp_({y}, 0.3)"""
 
 RANKS = (1, 2, 2, 3, 3, 3, 4, 4)
 SIZES = (1, 2, 3, 4, 5, 6, 8, 16, 17, 33)
