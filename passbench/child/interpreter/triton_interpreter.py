@@ -13,6 +13,7 @@ from passbench.child.interpreter.spared_work import spare_idle_work
 def compute_as_a_gpu() -> None:
     """Have Triton's interpreter compute as a GPU does, and no slower than it must. Call it once."""
     spare_idle_work()
+    keep_truths_of_scalars()
     round_bfloat16_to_nearest()
     multiply_and_add_at_once()
     reduce_in_pairs()
@@ -78,6 +79,22 @@ def _compute_in_single(name: str) -> None:
         return found if compares or values[-1].dtype.scalar != tl.bfloat16 else self.cast_impl(found, tl.bfloat16)
 
     setattr(interpreter.InterpreterBuilder, name, compute)
+
+
+def keep_truths_of_scalars() -> None:
+    """The interpreter repeats what it finds where it compares two single floats as floats, and `&` of these and another
+    comparison fails; on a GPU they are truth values. This keeps them such."""
+    import numpy as np
+    from triton.runtime import interpreter
+
+    with_floats = interpreter.InterpreterBuilder.create_splat
+
+    def create_splat(self, ret_ty, arg):
+        if arg.data.dtype != bool:
+            return with_floats(self, ret_ty, arg)
+        return interpreter.TensorHandle(np.full(tuple(ret_ty.shape), arg.data.item()), arg.dtype)
+
+    interpreter.InterpreterBuilder.create_splat = create_splat
 
 
 def multiply_and_add_at_once() -> None:

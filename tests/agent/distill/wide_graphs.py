@@ -36,14 +36,14 @@ F.hardsigmoid({x}); F.softsign({x}); F.logsigmoid({x}); {x}.square(); {x}.exp();
 ({x}.abs() + 0.1).sqrt(); ({x}.abs() + 0.1).rsqrt(); torch.sin({x}); torch.cos({x}); {x} / 3;
 1.0 / ({x}.abs() + 1.0); {x}.pow(2); {x} ** 3; {x}.float(); {x}.to(torch.float16); {x}.to(torch.bfloat16);
 torch.erf({x}); {x}.round(); {x}.floor(); {x}.sign(); {x}.masked_fill({x} > 0.3, -1.0);
-{x}.masked_fill({x} < 0.2, 0.3); torch.where({x} > 0, {x}, 0.1 * {x}); torch.where({x} > 0.1, {x}, 0.3);
-{x}.contiguous(); {x}.clone(); F.dropout({x}, 0.1, False); torch.expm1({x}); torch.log1p({x}.abs());
-{x}.reciprocal().clamp(-5, 5); torch.nan_to_num({x}); {x} % 0.7; {x} // 0.5; torch.remainder({x}, 0.3);
-torch.fmod({x}, 0.3); ({x} > 0).float(); ({x} > 0.2) * {x}; {x}.type_as({x}); F.threshold({x}, 0.1, 0.3);
-F.hardshrink({x}, 0.3); F.softshrink({x}, 0.3); {x} - 0.1; 0.7 - {x}; {x}.sub(0.3, alpha=0.5);
-torch.addcdiv({x}, {x}, {x}.abs() + 1, value=0.3); {x}.lerp({x} * 2, 0.3); {x}.log_softmax(-1); {x}.int() // 2;
-({x} * 3).long() % 2; {x}.double() * 0.1; {x}.bool().float(); ~({x} > 0); {x}.frac(); {x}.trunc(); {x}.ceil();
-{x}.sigmoid().logit(); {x}.clamp(-2, 2).tan(); torch.bucketize({x}, {x}.new_tensor([-1.0, 0.0, 0.5]));
+{x}.masked_fill({x} < 0.2, 0.3); torch.tile({x}, (2,)); torch.where({x} > 0, {x}, 0.1 * {x});
+torch.where({x} > 0.1, {x}, 0.3); {x}.contiguous(); {x}.clone(); F.dropout({x}, 0.1, False); torch.expm1({x});
+torch.log1p({x}.abs()); {x}.reciprocal().clamp(-5, 5); torch.nan_to_num({x}); {x} % 0.7; {x} // 0.5;
+torch.remainder({x}, 0.3); torch.fmod({x}, 0.3); ({x} > 0).float(); ({x} > 0.2) * {x}; {x}.type_as({x});
+F.threshold({x}, 0.1, 0.3); F.hardshrink({x}, 0.3); F.softshrink({x}, 0.3); {x} - 0.1; 0.7 - {x};
+{x}.sub(0.3, alpha=0.5); torch.addcdiv({x}, {x}, {x}.abs() + 1, value=0.3); {x}.lerp({x} * 2, 0.3);
+{x}.log_softmax(-1); {x}.int() // 2; ({x} * 3).long() % 2; {x}.double() * 0.1; {x}.bool().float(); ~({x} > 0);
+{x}.frac(); {x}.trunc(); {x}.ceil(); {x}.sigmoid().logit(); torch.bucketize({x}, {x}.new_tensor([-1.0, 0.0, 0.5]));
 F.celu({x}, 0.7); F.selu({x}); F.tanhshrink({x}); {x}.clamp_min(0.3) ** 0.5; {x}.exp2();
 {x}.abs().clamp_min(0.1).log2(); {x}.isnan() | ({x} > 0)"""
 """Of a tensor; separated by semicolons."""
@@ -65,8 +65,8 @@ F.pad({x}, (1, 0), value=0.3); {x}[..., ::2]; {x}[..., 1:]; {x}[..., None]; {x}.
 {x}.index_add({d}, {x}.argmax({d}).flatten()[:1] * 0, {x}.narrow({d}, 0, 1)); F.one_hot({x}.argmax({d}), 40);
 {x}.scatter({d}, {x}.argmax({d}, keepdim=True), 0.3); {x}.argmin({d}, keepdim=True) + 1;
 {x}.scatter_add({d}, {x}.argmin({d}, keepdim=True), {x}.narrow({d}, 0, 1)); {x}.aminmax(dim={d})[1];
-{x}.nansum({d}); {x}.expand(2, *{x}.shape); {x}.repeat(2, *[1] * {x}.dim()); {x}.unfold(-1, 2, 1).sum(-1);
-torch.var_mean({x}, {d})[1]; {x}.double().mean({d}); {x} / {x}.norm(dim={d}, keepdim=True).clamp_min(1e-6);
+{x}.nansum({d}); {x}.unfold(-1, 2, 1).sum(-1); torch.var_mean({x}, {d})[1]; {x}.double().mean({d});
+{x} / {x}.norm(dim={d}, keepdim=True).clamp_min(1e-6);
 torch.ops.aten._softmax_backward_data.default({x}, torch.softmax({x}, {d}), {d}, {x}.dtype);
 torch.ops.aten._log_softmax_backward_data.default({x}, torch.log_softmax({x}, {d}), {d}, {x}.dtype);
 {x}.logcumsumexp({d}); {x}.diff(dim={d})"""
@@ -113,8 +113,8 @@ torch.ops.aten.mse_loss_backward.default({x}, {y}, {x}, 1); {x} ** {y}.clamp(0, 
 torch.ops.aten.native_layer_norm.default({x}, {x}.shape[-1:], None, None, 1e-5)[0] + {y};
 {x}.index_put(({y}.argmax({d}).flatten()[:1] * 0,), {x}[0], True); F.layer_norm({x} + {y}, {x}.shape[-1:]);
 torch.softmax({x} + {y}, -1); F.binary_cross_entropy_with_logits({x}, {y}); F.huber_loss({x}, {y});
-F.kl_div({x}, {y}, reduction='none'); torch.logaddexp({x}, {y}); {x}.fmod({y}.abs() + 0.3);
-{x} // ({y}.abs() + 0.3); torch.fmax({x}, {y}); {x}.clamp({y} - 1, {y} + 1)"""
+F.kl_div({x}, {y}, reduction='none'); torch.logaddexp({x}, {y}); {x}.fmod({y}.abs() + 0.3); torch.fmax({x}, {y});
+{x}.clamp({y} - 1, {y} + 1)"""
 
 IN_PLACE = """{x} += 1; {x}.mul_(0.5); {x}.relu_(); {x}.add_({y}); {x}.clamp_(-1, 1); {x}[..., 0] = 0.5;
 F.relu({x}, inplace=True); {x}.copy_({y}); {x}.masked_fill_({x} > 0, 0.3); {x}[0] = {y}[0]; {x}[..., 1:] += 1;

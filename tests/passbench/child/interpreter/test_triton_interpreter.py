@@ -6,8 +6,11 @@ from tests.support.interpreted import answers_of
 
 SCRIPT = """
 import torch, triton, triton.language as tl
-from passbench.child.interpreter.triton_interpreter import multiply_and_add_at_once, round_bfloat16_to_nearest
+from passbench.child.interpreter.triton_interpreter import (
+    keep_truths_of_scalars, multiply_and_add_at_once, round_bfloat16_to_nearest
+)
 
+keep_truths_of_scalars()
 multiply_and_add_at_once()
 round_bfloat16_to_nearest()
 
@@ -57,6 +60,17 @@ def computed(what):
     in_bfloat16[(1,)](A, B, out, WHAT=what, BLOCK=16)
     return out
 
+@triton.jit
+def between(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    x, first = tl.load(x_ptr + i), tl.load(x_ptr)
+    tl.store(out_ptr + i, ((x > first) & (first > 0.5) & (first < 2.5)).to(tl.float32))
+
+def larger_than_the_first(x):
+    out = torch.zeros_like(x)
+    between[(1,)](x, out, BLOCK=4)
+    return out.tolist()
+
 A = (torch.linspace(-3, 3, 16) ** 3).to(torch.bfloat16)
 B = torch.cat([torch.linspace(0.1, 5, 12), torch.tensor([1e-39, 1e30, 2e-38, 0.0])]).to(torch.bfloat16)
 x = torch.tensor([1 + 2.0**-20, 3.0, 1 - 2.0**-15, 1e30])
@@ -65,6 +79,8 @@ TRIED = {
     "rest(x)[:3].tolist() == [2.0**-40, 0.0, 2.0**-30]": "True",
     "bool(rest(x)[3].isnan() | rest(x)[3].isinf())": "True",
     "rest(x.double() * 0.0).tolist() == [0.0] * 4": "True",
+    "larger_than_the_first(x)": "[0.0, 1.0, 0.0, 1.0]",
+    "larger_than_the_first(-x)": "[0.0, 0.0, 0.0, 0.0]",
     **{f"cast_as_torch([1.00390625, -2.5, 3.0, 77.77], torch.{t})": "True" for t in ("float64", "float32", "float16")},
     **{f"cast_as_torch([0, 1, 100, 127], torch.{t})": "True" for t in ("bool", "int8", "uint8", "int32", "int64")},
     'torch.equal(computed("product"), A * B)': "True",
