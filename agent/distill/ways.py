@@ -1,4 +1,4 @@
-"""In which ways the regions of a sample, and their kernels, are others than plain ones."""
+"""Which variations of plain regions and kernels a search looks for."""
 
 from dataclasses import dataclass
 

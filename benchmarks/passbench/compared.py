@@ -1,7 +1,7 @@
 """What `baselines_table` writes: a table by author, `distill` beside TorchInductor, shared beside whole trials.
 
-python3 -m benchmarks.passbench.compared DIRECTORY              # of its results.parquet and full.parquet
-python3 -m benchmarks.passbench.compared DIRECTORY ROWS.parquet  # with these rows, of the samples alone that have some
+python3 -m benchmarks.passbench.compared DIRECTORY               # its results.parquet and full.parquet
+python3 -m benchmarks.passbench.compared DIRECTORY ROWS.parquet  # these rows, too; only samples that have some of them
 """
 
 import math
@@ -225,11 +225,21 @@ def _shared_and_whole(by_sample: Mapping[str, Rows], full: Sequence[dict]) -> li
     return [*lines, "", f"t_min: {dict(levels)}"]
 
 
+def _rows_of(file: Path) -> list[dict]:
+    """The rows of a file that may be missing."""
+    return read_rows(file, RESULTS) if file.exists() else []
+
+
+def main(directory: Path, *others: Path) -> None:
+    """Prints the tables of a directory's rows. With `others` they are of the samples in these files alone, and have
+    their rows, too."""
+    rows, full = (_rows_of(directory / f"{name}.parquet") for name in ("results", "full"))
+    if others:
+        added = [row for file in others for row in read_rows(file, RESULTS)]
+        samples = {row["sample"] for row in added}
+        rows = [row for row in rows if row["sample"] in samples] + added
+    print(text_of(rows, full))
+
+
 if __name__ == "__main__":
-    _rows, _full, *_more = (
-        read_rows(file, RESULTS) if file.exists() else []
-        for file in (*(Path(sys.argv[1]) / f"{name}.parquet" for name in ("results", "full")), *map(Path, sys.argv[2:]))
-    )
-    _added = [row for rows in _more for row in rows]
-    _having = {row["sample"] for row in _added}
-    print(text_of([row for row in _rows if not _having or row["sample"] in _having] + _added, _full))
+    main(*map(Path, sys.argv[1:]))

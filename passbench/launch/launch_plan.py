@@ -58,8 +58,8 @@ LaunchPlan.__call__ = LaunchPlan._LaunchPlan__run  # Python looks up what a plan
 
 
 def _check_tensors(inputs: tuple[torch.Tensor, ...]) -> None:
-    """Asks what the call in C asks, in its order: what is no tensor is the same AttributeError before any launch, even
-    if no launch has it."""
+    """Raises the AttributeError that the call in C raises for an input that is no tensor: before any launch, also for
+    an input that no launch uses. It reads the same attributes in the same order."""
     for x in inputs:
         x.data_ptr()
     for x in inputs:

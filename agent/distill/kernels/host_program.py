@@ -43,9 +43,10 @@ _FEW_KERNELS = {
 """Further options, unless the schedule is to be TorchInductor's own."""
 
 
-_VIEWS = frozenset("type_as atleast_1d atleast_2d atleast_3d broadcast_tensors meshgrid einsum cartesian_prod".split())
-"""Ops that may return what they are given, or a view of it, and do not say so in their schemas."""
-
+_UNDECLARED_VIEWS = frozenset(
+    "type_as atleast_1d atleast_2d atleast_3d broadcast_tensors meshgrid einsum cartesian_prod".split()
+)
+"""Ops that may return their input or a view of it, though their schemas declare no alias."""
 
 Shape = tuple[int, ...]
 
@@ -142,7 +143,7 @@ def sketch(
     Raises Unsupported, LoweringError or OpEffectsError if generated kernels alone cannot compute the region.
     """
     known = find_effects(graph, inputs)
-    _refuse_hidden_views(graph, known)
+    _refuse_writes_to_undeclared_views(graph, known)
     if any(math.prod(i.shape) >= INDEX_LIMIT for i in inputs):
         raise Unsupported("tensors of 2^31 elements or more")
     options = _LOWERING if own_schedule else _LOWERING | _FEW_KERNELS
@@ -155,13 +156,13 @@ def sketch(
     return made
 
 
-def _refuse_hidden_views(graph: Graph, known: OpEffects) -> None:
-    """Raises Unsupported where eager writes to what one of `_VIEWS` is given: functionalization takes what it returns
-    for new memory."""
+def _refuse_writes_to_undeclared_views(graph: Graph, known: OpEffects) -> None:
+    """Raises Unsupported where eager writes to memory that one of `_UNDECLARED_VIEWS` reads: functionalization takes
+    its result for new memory, so that the write would be missing in one of both."""
     written = frozenset().union(*known.writes)
     for number, op in enumerate(graph.ops):
-        if base_name(op) in _VIEWS and not written.isdisjoint(known.reads[number]):
-            raise Unsupported(f"a write to what {base_name(op)} may return")
+        if base_name(op) in _UNDECLARED_VIEWS and not written.isdisjoint(known.reads[number]):
+            raise Unsupported(f"a write to memory that the result of {base_name(op)} may share")
 
 
 class _ProgramBuilder:

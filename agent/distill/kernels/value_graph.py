@@ -180,8 +180,8 @@ class Capture(DefaultHandler):
         return self.body.value("constant", (), _computed(dtype), detail=number)
 
     def _in_half(self, value: Value) -> Value:
-        """Eager rounds a scalar to the half type of what it is compared with or divides; TorchInductor of torch 2.11
-        does not, and a comparison is the other one where an element equals the rounded scalar."""
+        """A scalar as eager takes it beside elements of a half type: rounded to that type. TorchInductor of torch 2.11
+        does not round it, so that a comparison differs for an element that equals the rounded scalar."""
         dtypes = self._constants.get(value.number, set()) if value.op == "constant" else set()
         if not dtypes & set(HALF):
             return value

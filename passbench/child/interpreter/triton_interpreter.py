@@ -82,8 +82,8 @@ def _compute_in_single(name: str) -> None:
 
 
 def keep_truths_of_scalars() -> None:
-    """The interpreter repeats what it finds where it compares two single floats as floats, and `&` of these and another
-    comparison fails; on a GPU they are truth values. This keeps them such."""
+    """Where the interpreter compares two single floats and repeats the result, it has a block of floats, and `&` of it
+    and another comparison fails. This makes it a block of booleans, as on a GPU."""
     import numpy as np
     from triton.runtime import interpreter
 

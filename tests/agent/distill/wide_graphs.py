@@ -14,12 +14,13 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -29,8 +30,15 @@ from storage.records import Input, Variant
 from tests.agent.compared import problems
 from tests.agent.support import ANY, HALVES, Interpreter, sample, tensor, variant
 
-POINTWISE = """torch.relu({x}); torch.tanh({x}); torch.sigmoid({x}); F.gelu({x}); F.gelu({x}, approximate='tanh');
-F.silu({x}); -{x}; {x}.abs(); {x} * 0.5 + 1.0; {x}.clamp(-1.0, 0.5); {x}.clamp(min=0.3); F.hardswish({x});
+
+def _listed(text: str) -> list[str]:
+    """Python's source, separated by semicolons, one by one."""
+    return [one.strip() for one in text.split(";")]
+
+
+POINTWISE = _listed("""torch.relu({x}); torch.tanh({x}); torch.sigmoid({x}); F.gelu({x});
+F.gelu({x}, approximate='tanh'); F.silu({x}); -{x}; {x}.abs(); {x} * 0.5 + 1.0; {x}.clamp(-1.0, 0.5);
+{x}.clamp(min=0.3); F.hardswish({x});
 F.leaky_relu({x}, 0.2); F.elu({x}); F.softplus({x}); F.mish({x}); F.hardtanh({x}, 0.0, 6.0); F.relu6({x});
 F.hardsigmoid({x}); F.softsign({x}); F.logsigmoid({x}); {x}.square(); {x}.exp(); ({x}.abs() + 0.5).log();
 ({x}.abs() + 0.1).sqrt(); ({x}.abs() + 0.1).rsqrt(); torch.sin({x}); torch.cos({x}); {x} / 3;
@@ -45,10 +53,10 @@ F.threshold({x}, 0.1, 0.3); F.hardshrink({x}, 0.3); F.softshrink({x}, 0.3); {x} 
 {x}.log_softmax(-1); {x}.int() // 2; ({x} * 3).long() % 2; {x}.double() * 0.1; {x}.bool().float(); ~({x} > 0);
 {x}.frac(); {x}.trunc(); {x}.ceil(); {x}.sigmoid().logit(); torch.bucketize({x}, {x}.new_tensor([-1.0, 0.0, 0.5]));
 F.celu({x}, 0.7); F.selu({x}); F.tanhshrink({x}); {x}.clamp_min(0.3) ** 0.5; {x}.exp2();
-{x}.abs().clamp_min(0.1).log2(); {x}.isnan() | ({x} > 0)"""
-"""Of a tensor; separated by semicolons."""
+{x}.abs().clamp_min(0.1).log2(); {x}.isnan() | ({x} > 0)""")
+"""Expressions of a tensor."""
 
-ALONG = """torch.softmax({x}, dim={d}); {x}.mean({d}, keepdim=True); {x}.sum({d}, keepdim=True);
+ALONG = _listed("""torch.softmax({x}, dim={d}); {x}.mean({d}, keepdim=True); {x}.sum({d}, keepdim=True);
 {x} - {x}.mean({d}, keepdim=True); {x}.amax({d}, keepdim=True); {x}.sum({d}); {x}.mean({d}); {x}.amin({d});
 F.log_softmax({x}, dim={d}); {x}.cumsum({d}); {x}.flip({d}); torch.roll({x}, 1, {d}); {x}.var({d}, keepdim=True);
 {x}.std({d}, unbiased=False, keepdim=True); F.layer_norm({x}, ({x}.shape[-1],));
@@ -69,10 +77,10 @@ F.pad({x}, (1, 0), value=0.3); {x}[..., ::2]; {x}[..., 1:]; {x}[..., None]; {x}.
 {x} / {x}.norm(dim={d}, keepdim=True).clamp_min(1e-6);
 torch.ops.aten._softmax_backward_data.default({x}, torch.softmax({x}, {d}), {d}, {x}.dtype);
 torch.ops.aten._log_softmax_backward_data.default({x}, torch.log_softmax({x}, {d}), {d}, {x}.dtype);
-{x}.logcumsumexp({d}); {x}.diff(dim={d})"""
-"""Of a tensor along a dimension `d`."""
+{x}.logcumsumexp({d}); {x}.diff(dim={d})""")
+"""Those of a tensor along a dimension `d`."""
 
-OF_TWO = """{x}.transpose(-1, -2); {x}.transpose(0, {d}); {x}.flatten(0, 1); {x}.mean((0, 1), keepdim=True);
+OF_TWO = _listed("""{x}.transpose(-1, -2); {x}.transpose(0, {d}); {x}.flatten(0, 1); {x}.mean((0, 1), keepdim=True);
 {x}.sum((-1, -2)); {x}.reshape({x}.shape[0], -1); {x}.tril(); {x}.triu(1); {x}.tril(-1); {x}.diagonal();
 F.pad({x}, (0, 1, 1, 0)); torch.matmul({x}, {x}.transpose(-1, -2)); {x}.amax((0, -1)); {x}.movedim(0, -1);
 {x}.swapaxes(0, 1).contiguous(); F.linear({x}, {x}.flatten(0, -2)[:3]);
@@ -81,23 +89,24 @@ F.scaled_dot_product_attention({x}, {x} + 1, {x}, is_causal=True);
 torch.softmax({x} @ {x}.transpose(-1, -2) * 0.3, -1) @ {x};
 F.linear({x}, {x}.flatten(0, -2)[:3], {x}.flatten()[:3]).relu();
 torch.addmm({x}.flatten(0, -2)[:1, :1], {x}.flatten(0, -2), {x}.flatten(0, -2).t());
-F.embedding({x}.argmax(-1), {x}.flatten(0, -2).contiguous()); torch.einsum('...ij,...kj->...ik', {x}, {x})"""
-"""Of a tensor of two dimensions and more."""
+F.embedding({x}.argmax(-1), {x}.flatten(0, -2).contiguous()); torch.einsum('...ij,...kj->...ik', {x}, {x})""")
+"""Those of a tensor of two dimensions and more."""
 
 OF_RANK = {
-    3: """F.avg_pool1d({x}, 2, 1, 1); F.max_pool1d({x}, 2); F.interpolate({x}, scale_factor=2);
+    3: _listed("""F.avg_pool1d({x}, 2, 1, 1); F.max_pool1d({x}, 2); F.interpolate({x}, scale_factor=2);
     F.instance_norm({x}); F.batch_norm({x}, None, None, training=True); F.adaptive_avg_pool1d({x}, 1);
-    {x}.permute(2, 0, 1)""",
-    4: """F.conv2d({x}, {x}[:1, :, :3, :3].contiguous(), padding=1);
+    {x}.permute(2, 0, 1)"""),
+    4: _listed("""F.conv2d({x}, {x}[:1, :, :3, :3].contiguous(), padding=1);
     F.conv2d({x}, {x}[:1, :, :2, :2].contiguous()).relu(); F.max_pool2d({x}, 2) + 1; F.unfold({x}, 2);
     F.local_response_norm({x}, 2); F.channel_shuffle({x}, 2); F.avg_pool2d({x}, 2, 1, 1);
     F.max_pool2d({x}, 3, 2, 1); F.interpolate({x}, scale_factor=2.0, mode='bilinear');
     F.interpolate({x}, scale_factor=2, mode='nearest'); F.adaptive_avg_pool2d({x}, (1, 1));
     F.pixel_shuffle({x}, 2); F.group_norm({x}, 2); F.pad({x}, (1, 1, 1, 1), mode='reflect');
-    {x}.mean((2, 3), keepdim=True); {x}.permute(0, 2, 3, 1)""",
+    {x}.mean((2, 3), keepdim=True); {x}.permute(0, 2, 3, 1)"""),
 }
+"""Those of a tensor of so many dimensions."""
 
-OF_BOTH = """{x} + {y}; {x} - {y}; {x} * {y}; torch.maximum({x}, {y}); torch.minimum({x}, {y});
+OF_BOTH = _listed("""{x} + {y}; {x} - {y}; {x} * {y}; torch.maximum({x}, {y}); torch.minimum({x}, {y});
 {x} / ({y}.abs() + 1.0); torch.where({y} > 0, {x}, {y}); torch.add({x}, {y}, alpha=0.5);
 {x}.masked_fill({y} > 0, 0.3); torch.addcmul({x}, {x}, {y}, value=0.3); torch.lerp({x}, {y}, 0.3);
 ({x} < {y}).to({x}.dtype); torch.cat(({x}, {y}), dim=-1); torch.cat(({x}, {y}), dim=0); {x} * torch.sigmoid({y});
@@ -114,24 +123,24 @@ torch.ops.aten.native_layer_norm.default({x}, {x}.shape[-1:], None, None, 1e-5)[
 {x}.index_put(({y}.argmax({d}).flatten()[:1] * 0,), {x}[0], True); F.layer_norm({x} + {y}, {x}.shape[-1:]);
 torch.softmax({x} + {y}, -1); F.binary_cross_entropy_with_logits({x}, {y}); F.huber_loss({x}, {y});
 F.kl_div({x}, {y}, reduction='none'); torch.logaddexp({x}, {y}); {x}.fmod({y}.abs() + 0.3); torch.fmax({x}, {y});
-{x}.clamp({y} - 1, {y} + 1)"""
+{x}.clamp({y} - 1, {y} + 1)""")
+"""Those of two tensors."""
 
-IN_PLACE = """{x} += 1; {x}.mul_(0.5); {x}.relu_(); {x}.add_({y}); {x}.clamp_(-1, 1); {x}[..., 0] = 0.5;
+IN_PLACE = _listed("""{x} += 1; {x}.mul_(0.5); {x}.relu_(); {x}.add_({y}); {x}.clamp_(-1, 1); {x}[..., 0] = 0.5;
 F.relu({x}, inplace=True); {x}.copy_({y}); {x}.masked_fill_({x} > 0, 0.3); {x}[0] = {y}[0]; {x}[..., 1:] += 1;
 {x}.zero_(); {x} *= {y}; {x}.sigmoid_(); {x}.div_(2); {x}.sub_({y}, alpha=0.5); {x}.t_(); {x}.unsqueeze_(0);
 {x}.fill_(0.3); {x}.select(0, 0).add_(1); {x}.transpose(0, -1).mul_(2); {x}.flatten().add_(1);
 {x}.view(-1)[:1].zero_(); {x}.chunk(2, -1)[0].neg_(); {x}[..., 0].copy_({y}[..., 0]);
 {x}.index_fill_(0, {x}.argmax(0).flatten()[:1] * 0, 0.3); {x}.masked_fill_({y} > 0, 0.7);
-{x}.addcmul_({y}, {y}, value=0.3); {x}.lerp_({y}, 0.3)"""
+{x}.addcmul_({y}, {y}, value=0.3); {x}.lerp_({y}, 0.3)""")
+"""Statements that write to a tensor."""
 
 RANKS = (1, 2, 2, 3, 3, 3, 4, 4)
 SIZES = (1, 2, 3, 4, 5, 6, 8, 16, 17, 33)
 MOST = 20_000
 """Elements of a value."""
-_LISTS = {
-    id(text): [one.strip() for one in text.split(";")]
-    for text in (POINTWISE, ALONG, OF_TWO, OF_BOTH, IN_PLACE, *OF_RANK.values())
-}
+REFUSALS = (RuntimeError, IndexError, ValueError, TypeError)
+"""What torch raises for values that do not fit."""
 
 
 @dataclass(frozen=True)
@@ -141,11 +150,16 @@ class WideGraph:
     source: str
     inputs: tuple[Input, ...]
 
+    @property
+    def function(self) -> Callable:
+        """The graph in eager."""
+        names = _libraries()
+        exec(self.source, names)
+        return names["f"]
+
     def variant(self, inputs: tuple[Input, ...] | None = None) -> Variant:
         """The graph on these inputs, or on its own."""
-        names = {"torch": torch, "F": torch.nn.functional}
-        exec(self.source, names)
-        return variant(names["f"], *(self.inputs if inputs is None else inputs))
+        return variant(self.function, *(self.inputs if inputs is None else inputs))
 
     def others(self) -> Iterator[tuple[Input, ...]]:
         """Its inputs in another dtype, and larger ones; neither need suit the graph."""
@@ -155,11 +169,9 @@ class WideGraph:
 
     def runs(self, inputs: tuple[Input, ...], device: str = "cpu") -> bool:
         """Whether eager accepts these."""
-        names = {"torch": torch, "F": torch.nn.functional}
-        exec(self.source, names)
         try:
-            names["f"](*(_made(one).to(device) for one in inputs))
-        except (RuntimeError, IndexError, ValueError, TypeError):  # what torch raises on sizes that do not fit
+            self.function(*(_made(one).to(device) for one in inputs))
+        except REFUSALS:
             return False
         return True
 
@@ -173,56 +185,75 @@ def wide_graph(number: int, dtypes: tuple[str, ...] = ("float32", "float32", *HA
             return found
 
 
+def _libraries() -> dict[str, Any]:
+    """What the sources name."""
+    return {"torch": torch, "F": torch.nn.functional}
+
+
 def _drawn(dice: random.Random, dtypes: tuple[str, ...]) -> WideGraph | None:
+    """A graph; None if what was drawn is none."""
+    inputs = _inputs(dice, dtypes)
+    writes = dice.random() < 0.25 and not any(0 in i.stride for i in inputs)
+    lines, values = _body(dice, inputs, writes)
+    if not lines:
+        return None
+    outputs = [name for name in values[-dice.choice((1, 1, 2)) :] if name not in "ab"]
+    if not outputs or not _uses_both(lines, outputs):
+        return None
+    body = "".join(f"    {line}\n" for line in lines)
+    return WideGraph(f"def f(a, b):\n{body}    return ({', '.join(outputs)},)\n", inputs)
+
+
+def _inputs(dice: random.Random, dtypes: tuple[str, ...]) -> tuple[Input, ...]:
+    """Two tensors, the second of which broadcasts to the first."""
     rank = dice.choice(RANKS)
     shape = tuple(dice.choice(SIZES) for _ in range(rank))
     if rank == 4:
         shape = dice.choice((1, 2)), dice.choice((2, 4, 3)), dice.choice((4, 5, 7)), dice.choice((4, 6, 7))
     dtype = dice.choice(dtypes)
     other = dice.choice(("float32", "float16", "int64", "bool")) if dice.random() < 0.1 and len(dtypes) > 1 else dtype
-    shapes = {"a": shape, "b": _broadcast(dice, shape)}
-    inputs = tuple(
-        tensor(*size, dtype=kind, stride=_stride(dice, size))
-        for size, kind in zip(shapes.values(), (dtype, other), strict=True)
+    shapes = shape, _broadcast(dice, shape)
+    return tuple(
+        tensor(*size, dtype=kind, stride=_stride(dice, size)) for size, kind in zip(shapes, (dtype, other), strict=True)
     )
-    names = {"torch": torch, "F": torch.nn.functional, "a": _made(inputs[0]), "b": _made(inputs[1])}
-    writes = dice.random() < 0.25 and not any(0 in i.stride for i in inputs)
+
+
+def _body(dice: random.Random, inputs: tuple[Input, ...], writes: bool) -> tuple[list[str], list[str]]:
+    """Lines that run one after another, and the names of inputs and values. No lines where one that writes fails: it
+    may have written a part."""
+    names = _libraries() | dict(zip("ab", map(_made, inputs), strict=True))
     lines: list[str] = []
     steps, values = dice.randrange(2, 8), ["a", "b"]
     for _ in range(8 * steps):
         if len(lines) == steps:
             break
         x, y = (values[max(0, len(values) - 1 - int(dice.expovariate(0.8)))] for _ in range(2))
-        if writes and dice.random() < 0.25:
-            line = dice.choice(_LISTS[id(IN_PLACE)]).format(x=x, y=y)
+        made, in_place = f"v{len(lines)}", writes and dice.random() < 0.25
+        if in_place:
+            line = dice.choice(IN_PLACE).format(x=x, y=y)
         else:
-            line = f"v{len(lines)} = {_expression(dice, names[x].dim()).format(x=x, y=y, d=_dimension(dice, names[x]))}"
+            line = f"{made} = {_expression(dice, names[x].dim()).format(x=x, y=y, d=_dimension(dice, names[x]))}"
         after = dict(names)
         try:
             exec(line, after)
-        except (RuntimeError, IndexError, ValueError, TypeError):  # what torch raises on values that do not fit
-            if "=" in line and line.startswith("v"):
+        except REFUSALS:
+            if in_place:
+                return [], values
+            continue
+        if not in_place:
+            if not isinstance(after[made], torch.Tensor) or not 0 < after[made].numel() <= MOST:
                 continue
-            return None  # it may have been written in part
-        made = after.get(f"v{len(lines)}") if line.startswith("v") and " = " in line else None
-        if made is not None:
-            if not isinstance(made, torch.Tensor) or not 0 < made.numel() <= MOST:
-                continue
-            values.append(f"v{len(lines)}")
+            values.append(made)
         names = {name: value for name, value in after.items() if name != "__builtins__"}
         lines.append(line)
-    outputs = [name for name in values[-dice.choice((1, 1, 2)) :] if name not in "ab"]
-    body = "".join(f"    {line}\n" for line in lines)
-    if not outputs or not _uses_both(lines, outputs):
-        return None
-    return WideGraph(f"def f(a, b):\n{body}    return ({', '.join(outputs)},)\n", inputs)
+    return lines, values
 
 
 def _expression(dice: random.Random, rank: int) -> str:
+    """One for a tensor of so many dimensions."""
     if dice.random() < 0.35:
-        return dice.choice(_LISTS[id(OF_BOTH)])
-    texts = [POINTWISE, *[ALONG] * (rank > 0), *[OF_TWO] * (rank > 1), *([OF_RANK[rank]] if rank in OF_RANK else [])]
-    return dice.choice([one for text in texts for one in _LISTS[id(text)]])
+        return dice.choice(OF_BOTH)
+    return dice.choice([*POINTWISE, *ALONG * (rank > 0), *OF_TWO * (rank > 1), *OF_RANK.get(rank, ())])
 
 
 def _dimension(dice: random.Random, value: torch.Tensor) -> int:

@@ -292,7 +292,7 @@ lower them at all."""
 
 
 def _softshrink(x: torch.Tensor, lambd: float = 0.5) -> torch.Tensor:
-    edge = in_dtype(lambd, x.dtype)  # eager subtracts what a tensor of this type holds of the number
+    edge = in_dtype(lambd, x.dtype)  # as eager subtracts it on a GPU
     return torch.where(x > edge, x - edge, torch.where(x < -edge, x + edge, x * 0))
 
 
