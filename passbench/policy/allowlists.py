@@ -324,7 +324,8 @@ ALIASED = frozenset(
 
 
 def is_missing(name: str) -> bool:
-    """Whether one of the modules of Triton's language has not what it is asked for: importing it fails."""
+    """Whether a name is one of a module of Triton's language that the installed Triton lacks, so that its import
+    fails."""
     module, _, own = name.rpartition(".")
     return module in MODULES and module.startswith(_TL) and not hasattr(importlib.import_module(module), own)
 

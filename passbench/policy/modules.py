@@ -307,7 +307,8 @@ def _bind(module: Module, local: str, stands_for: str, node: ast.stmt, report: R
         there = {name for name in both if not names.is_missing(name)}
         one_name = len({name.rpartition(".")[2] for name in both}) == 1
         if there and there <= names.ALIASED and one_name:
-            module.imports[local] = module.imports[local] if module.imports[local] in there else stands_for
+            if module.imports[local] not in there:
+                module.imports[local] = stands_for
         elif not both <= names.LIBDEVICES:
             report.at("rebinding", module, node, f"{local} is imported twice as different things; use another name")
 

@@ -7,6 +7,8 @@ _NAMING = ("name", "arg", "rest")
 """Fields that hold the name which a node binds."""
 _NO_CHILDREN = frozenset({"ctx", "id", "attr", "arg", "kind", "asname", "module", "level", "type_comment"})
 """Fields that hold a context, or no node at all."""
+_MOST_BITS = 4096
+"""Of a whole number that is written out. `str` of one of more than 4,300 digits is an error."""
 
 
 def children(node: ast.AST) -> list[ast.AST]:
@@ -88,11 +90,8 @@ def walk(node: ast.AST) -> list[ast.AST]:
     return found
 
 
-_MOST_BITS = 4096
-
-
 def long_number(tree: ast.Module) -> ast.Constant | None:
-    """A whole number that is written out and has more bits than that. Python writes none that is much longer, in a
-    finding or anywhere else. What is below a node is not kept: functions are left out later."""
+    """The first whole number of more than `_MOST_BITS` bits, None if there is none: a finding could not quote it. The
+    walk is `ast.walk`, which keeps no children: steps behind this one replace nodes."""
     numbers = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and type(node.value) is int)
     return next((node for node in numbers if node.value.bit_length() > _MOST_BITS), None)

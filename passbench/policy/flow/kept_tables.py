@@ -15,8 +15,8 @@ _ASKING = frozenset("get pop popitem setdefault move_to_end clear keys values it
 
 
 class KeptTables:
-    """Which dicts these are: each is empty where it is made, bound in no other way, and only asked for its keys, or for
-    items by a subscript, by `in`, or by a method that is called there."""
+    """Which dicts these are. Each is empty where it is made, and bound nowhere else. It is used for its keys, and for
+    items by a subscript, by `in` or by a method that is called there, and for nothing else."""
 
     def __init__(self, modules: dict[str, Module]) -> None:
         self.fields: set[str] = set()
@@ -66,7 +66,7 @@ def _is_empty(node: ast.AST | None, module: Module) -> bool:
 
 
 def _asked(nodes: list[ast.AST]) -> set[ast.AST]:
-    """Where something is asked for its items, or for one of them, and what is put into it is followed."""
+    """What is asked for items, or given some, in ways in which the policy follows what is put in."""
     found: set[ast.AST] = set()
     for node in nodes:
         match node:

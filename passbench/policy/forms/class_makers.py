@@ -38,12 +38,9 @@ def namespace(
     target, value = _assignment(node)
     if value is None or dotted(value.func) != "types.SimpleNamespace":
         return None
-    if (
-        not isinstance(target, ast.Name)
-        or bound[target.id] != 1
-        or value.args
-        or None in {k.arg for k in value.keywords}
-    ):
+    if value.args or any(k.arg is None for k in value.keywords):
+        return None
+    if not isinstance(target, ast.Name) or bound[target.id] != 1:
         return None
     fields: list[ast.stmt] = []
     for keyword in value.keywords:

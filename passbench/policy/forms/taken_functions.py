@@ -12,9 +12,12 @@ _TAKEN = ("replacement_args", "replacement_func")
 
 
 def write_taken_functions(trees: Mapping[str, ast.Module], rules: tuple[str, ...]) -> None:
-    """Write them so in the listed modules, in place, where nothing else binds the name there. `replacement_args` is
-    written out where it picks parameters and constants alone. `replacement_func` returns the function that the other
-    module names, or what that makes, if it is not listed. Call it before anything walks the trees."""
+    """Write such functions into the listed modules `rules`, in place, where nothing else binds the name there.
+
+    `replacement_args` is copied where it picks parameters and constants alone. `replacement_func` returns the function
+    that the other module's returns, or, where that module is not listed, what a call of it returns. Call this before
+    anything walks the trees.
+    """
     for rule in rules:
         for statement in list(trees[rule].body) if rule in trees else ():
             source = _source(statement)

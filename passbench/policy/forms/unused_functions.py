@@ -88,8 +88,8 @@ def empty_unused(name: str, tree: ast.Module, used: NamesInUse) -> dict[str, ast
 
 
 def _is_plain_function(node: ast.stmt) -> bool:
-    """Whether a statement defines a function without decorators, of which Python knows nothing. But for those that
-    PassBench calls nobody calls one but by its name."""
+    """Whether a statement defines a function without decorators whose name means nothing to Python. It runs where the
+    pass calls it by its name, or where PassBench does."""
     return isinstance(node, ast.FunctionDef) and not node.decorator_list and not node.name.startswith("__")
 
 

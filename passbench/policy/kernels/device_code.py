@@ -17,8 +17,8 @@ _PARTS = (
     ast.Attribute, ast.Subscript, ast.Starred, ast.Name, ast.List, ast.Tuple, ast.Slice, ast.ListComp,
     ast.GeneratorExp, ast.JoinedStr, ast.FormattedValue,
 )  # fmt: skip
-"""Statements and expressions of a kernel. Of others Triton's compiler knows none, or nobody follows them. Its
-interpreter runs all as Python does, those of later Pythons too, such as `type A = …`."""
+"""Statements and expressions of a kernel. Triton's compiler does not know the others, or the policy does not follow
+them. Triton's interpreter runs them all as Python does, and those of later Pythons, such as `type A = …`."""
 _LIBRARIES = ("tl", "libdevice")
 
 
@@ -136,9 +136,7 @@ def _check(module: Module, node: ast.AST, local: set[str], modules: dict[str, Mo
     if isinstance(node, ast.stmt | ast.expr) and not isinstance(node, _PARTS):
         report.at("kernel", module, node, f"{type(node).__name__} is no part of a Triton kernel")
     if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
-        message = (
-            f"a kernel binds names; {ast.unparse(node)[:80]} may be a list of the host's, which would keep the value"
-        )
+        message = f"{ast.unparse(node)[:80]} may be a list of the host's; write to a name, or to memory by tl.store"
         report.at("kernel", module, node, message)
     if isinstance(node, ast.Attribute | ast.Name):
         dotted = module.dotted(node)
