@@ -7,13 +7,22 @@ that holds what the decorator returns.
 import ast
 import itertools
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 _MOST_COPIED = 4000
 """Nodes by which a module grows at most where several decorators share a dict, or kernels a decorator."""
 _OF_KERNELS = frozenset(("triton.autotune", "triton.heuristics"))
 _WITHOUT_ORDER = frozenset(("torch.fx.wrap", "torch.no_grad"))
 """Decorators that mean the same above and below another."""
+_WITH_OPTIONS = frozenset(("dataclasses.dataclass", "triton.jit"))
+"""Decorators whose options are given by name: what stands first is decorated in place of what stands below."""
+_WITH_NUMBERS = frozenset(("functools.lru_cache", "torch.inference_mode"))
+"""Decorators that decorate what they are given where that can be called."""
+_AS_THEY_ARE = frozenset(
+    """torch.fx.wrap torch.no_grad functools.cache contextlib.contextmanager enum.unique typing.final
+    typing.runtime_checkable""".split()
+)
+"""Decorators that decorate whatever they are given."""
 _WITH_RULES = ("pattern", "replacement_args", "replacement_func")
 
 
@@ -177,3 +186,31 @@ def apply_own_decorators(
         body.append(ast.copy_location(ast.Assign([target], value), statement))
     tree.body = body
     return of_classes
+
+
+def fault_of_call(decorator: ast.expr, dotted: str, literals: Mapping[str, ast.expr]) -> str:
+    """What is wrong with the arguments of a library's decorator of this full name; "" if nothing is.
+
+    `@typing.final(f)` above `class C` is `C = f(C)`, and so is `@functools.lru_cache(f)`: what the name stands for
+    afterwards is anything that `f` returns. `literals` are variables that are a literal and nothing else.
+    """
+    if not isinstance(decorator, ast.Call):
+        return ""
+    given = [*decorator.args, *(k.value for k in decorator.keywords)]
+    if dotted in _AS_THEY_ARE and given:
+        return f"write @{ast.unparse(decorator.func)} without arguments: it would decorate these"
+    if dotted in _WITH_OPTIONS and (decorator.args or "fn" in {k.arg for k in decorator.keywords}):
+        return f"@{ast.unparse(decorator.func)}(…) takes options by name alone: it would decorate what stands first"
+    if dotted in _WITH_NUMBERS and not all(_is_number(one, literals) for one in given):
+        return f"@{ast.unparse(decorator.func)}(…) takes numbers, written out: it would decorate a function"
+    return ""
+
+
+def _is_number(node: ast.expr, literals: Mapping[str, ast.expr]) -> bool:
+    """Whether an expression is a constant, or is computed of such."""
+    parts = (part for part in ast.walk(node) if isinstance(part, ast.expr))
+    return all(
+        isinstance(part, ast.Constant | ast.BinOp | ast.UnaryOp)
+        or (isinstance(part, ast.Name) and isinstance(literals.get(part.id), ast.Constant))
+        for part in parts
+    )

@@ -3,6 +3,7 @@
 import ast
 import builtins
 import re
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 from passbench.policy import allowlists as names
@@ -20,16 +21,18 @@ def fault_of_type(node: ast.expr, is_value: Callable[[ast.expr, ast.expr], bool]
     that it starts at, whether it is a value of the pass and none of its classes.
 
     A type may name anything, such as a built-in that runs text. So no dict and no instance of the pass gets any of it:
-    `TABLE[exec]` of a `defaultdict` puts the function into the table.
+    `TABLE[exec]` of a `defaultdict` puts the function into the table, and so does `[TABLE][0][exec]`.
     """
     for part in walk(node):
         private = isinstance(part, ast.Attribute) and part.attr.startswith("_")
         if not isinstance(part, _PARTS) or private:
             return "an annotation names a type; it computes nothing"
-        before = part.value if isinstance(part, ast.Subscript) else None
+        before = part.value if isinstance(part, ast.Subscript | ast.Attribute) else None
         while isinstance(before, ast.Attribute):
             before = before.value
-        if isinstance(before, ast.Name) and is_value(part.value, before):
+        if before is not None and not isinstance(before, ast.Name):
+            return f"{ast.unparse(part)}: in a type, brackets and dots stand behind a name alone"
+        if isinstance(part, ast.Subscript) and is_value(part.value, before):
             return f"{ast.unparse(part.value)} is no type; in a type, brackets stand behind a class alone"
     return ""
 
@@ -160,12 +163,16 @@ def _holds_type(node: ast.expr, bound: Collection[str]) -> bool:
     return isinstance(node, ast.Name) and node.id in names.TYPES and node.id not in bound
 
 
-def stray_functions(tree: ast.AST, dotted: Dotted, bound: Collection[str]) -> Iterator[ast.Name]:
-    """Built-in functions in a type that is a value, such as `exec` in `Z[*typing.Tuple[exec]]`: a type that is a part
-    of another one may come out of it again."""
+def stray_functions(tree: ast.AST, dotted: Dotted, bound: Collection[str]) -> Iterator[ast.Name | ast.Attribute]:
+    """Functions and modules in a type that is a value, such as `exec` in `Z[*typing.Tuple[exec]]`, and `os.system`: a
+    type that is a part of another one may come out of it again."""
     waiting = [(tree, False)]
     while waiting:
         node, within = waiting.pop()
+        if within and isinstance(node, ast.Name | ast.Attribute) and (full := dotted(node)) is not None:
+            if full.partition(".")[0] in sys.stdlib_module_names | _LIBRARIES and not _may_be_type(full):
+                yield node
+            continue
         if within and isinstance(node, ast.Name) and node.id not in bound and _is_function(node.id):
             yield node
         aside = {getattr(node, "annotation", None), getattr(node, "returns", None)}
@@ -178,6 +185,20 @@ def stray_functions(tree: ast.AST, dotted: Dotted, bound: Collection[str]) -> It
 def _is_function(name: str) -> bool:
     found = getattr(builtins, name, None)
     return callable(found) and name not in names.TYPES_IN_UNIONS and not _is_error(found)
+
+
+def _may_be_type(name: str) -> bool:
+    """Whether a name of a library is a type: those that a pass writes, and what is written as classes are."""
+    last = name.rpartition(".")[2]
+    return name in _KNOWN_TYPES or (last[0].isupper() and "." in name)
+
+
+_LIBRARIES = frozenset("torch triton numpy passbench typing_extensions".split())
+_KNOWN_TYPES = frozenset(
+    """numpy.ndarray numpy.dtype collections.deque collections.defaultdict triton.language.constexpr
+    triton.language.tensor triton.language.dtype triton.language.core.constexpr triton.language.core.tensor
+    triton.language.core.dtype functools.partial""".split()
+) | names.TYPES | names.HOST_VALUES | names.TYPE_FORMS | names.NUMBERS  # fmt: skip
 
 
 def _is_error(found: object) -> bool:

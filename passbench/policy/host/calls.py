@@ -9,6 +9,7 @@ import triton
 
 from passbench.policy import allowlists as names
 from passbench.policy.flow.groups import Instance
+from passbench.policy.forms.decorators import fault_of_call
 from passbench.policy.host.arguments import Keywords
 from passbench.policy.host.bindings import DIRECTLY, FIELDS, METHODS
 from passbench.policy.host.imported_calls import ImportedCalls
@@ -253,7 +254,9 @@ class Calls(ImportedCalls):
         return joined(made)
 
     def decorator_arguments(self, node: ast.Call, dotted: str, scope: Scope) -> None:
-        """Arguments of `triton.jit`, `autotune` and `heuristics`; the latter's values must be plain numbers."""
+        """Arguments of a decorator: `triton.jit`, `autotune` and such; values of `heuristics` must be plain numbers."""
+        if fault := fault_of_call(node, dotted, scope.module.literals):
+            self.find("decorator", scope.module, node, fault)
         if dotted == names.WRAPS:  # it copies names and texts of a function
             return
         self.decorating = True

@@ -84,7 +84,7 @@ class HostChecker(Replacements):
                 message = "a type without a value stands behind a plain name; leave it out here"
                 self._target.at("annotation", module, typed, message)
             for name in stray_functions(module.tree, module.dotted, module.names_bound):
-                message = f"{name.id} is no type; a type that is a value is made of types"
+                message = f"{ast.unparse(name)} is no type; a type that is a value is made of types"
                 self._target.at("annotation", module, name, message)
             for asked in kept_types(module.tree, module.names_bound) if "__contains__" in self.methods else ():
                 message = f"{ast.unparse(asked)[:80]} hands a type to a __contains__; write the types out in a tuple"

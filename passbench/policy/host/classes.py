@@ -16,7 +16,7 @@ from passbench.policy.flow.class_parts import (
     is_setter,
     members_of,
 )
-from passbench.policy.forms import comparisons
+from passbench.policy.forms import comparisons, decorators
 from passbench.policy.library_members import is_of_plain_objects, is_taken, is_usable, may_be_both
 from passbench.policy.modules import Module, Report, is_builtin
 from passbench.policy.nodes import assigned_by, bound_by, walk
@@ -127,12 +127,12 @@ def check_class(module: Module, own: ast.ClassDef, report: Report, *, inherits: 
     for base in own.bases:
         dotted = module.dotted(base) or ast.unparse(base)
         place = module.sibling_function(dotted)
-        mixed_in = (
-            mixes and isinstance(base, ast.Name) and base.id in _MIXED_IN - module.globals - module.imports.keys()
-        )
+        of_python = isinstance(base, ast.Name) and base.id not in module.names_bound  # or a variable of the pass
+        mixed_in = mixes and of_python and base.id in _MIXED_IN
         if getattr(own, "is_unused", False) and dotted in names.BASES_OF_UNUSED - module.globals:
             continue
-        if dotted not in names.CLASS_BASES and dotted not in module.classes and place is None and not mixed_in:
+        listed = dotted in names.CLASS_BASES and (of_python or module.dotted(base) is not None)
+        if not listed and dotted not in module.classes and place is None and not mixed_in:
             advice = advice_on(dotted) or "write a function or a dataclass"
             message = f"a class of a pass may not derive from {dotted}; {advice}"
             report.at("module_statement", module, own, message)
@@ -146,6 +146,8 @@ def check_class(module: Module, own: ast.ClassDef, report: Report, *, inherits: 
             advice = advice_on(module.dotted(target) or "") or "leave it out, or write a function that makes instances"
             message = f"decorator {ast.unparse(target)} is not allowed on a class; {advice}"
             report.at("decorator", module, own, message)
+        elif fault := decorators.fault_of_call(decorator, module.dotted(target) or "", module.literals):
+            report.at("decorator", module, own, fault)
     for statement in own.body:
         docstring = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
         if not (docstring or isinstance(statement, ast.FunctionDef | ast.Assign | ast.AnnAssign | ast.Pass)):

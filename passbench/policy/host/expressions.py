@@ -212,7 +212,8 @@ class Expressions(NamedValues):
 
         def is_value(named: ast.expr, root: ast.Name) -> bool:
             home = (scope.module.dotted(named) or "").partition(".")[0]
-            own = scope.find(root.id) is not None or home in scope.module.siblings
+            bound = scope.find(root.id) is not None or root.id in scope.module.declared_global
+            own = bound or home in scope.module.siblings
             return own and self.own_class(named, scope) is None
 
         if node is not None and (message := fault_of_type(node, is_value)):

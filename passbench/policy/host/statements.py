@@ -220,10 +220,11 @@ class Statements(Calls):
             return
         decorators = set()
         for decorator in node.decorator_list:
-            dotted = scope.module.dotted(decorator) or ast.unparse(decorator)
+            dotted = scope.module.dotted(decorator) or getattr(decorator, "id", "")
             decorators.add(dotted)
             if dotted not in names.METHOD_DECORATORS or scope.find(dotted) is not None:
-                self.find("decorator", scope.module, node, f"decorator {dotted} is not allowed on a method")
+                message = f"decorator {ast.unparse(decorator)} is not allowed on a method"
+                self.find("decorator", scope.module, node, message)
         fields = self._class_scope(own, scope)  # defaults may name constants of the class
         self._signature(node, fields)
         first = [*node.args.posonlyargs, *node.args.args][:1]
@@ -317,7 +318,7 @@ class Statements(Calls):
                     else:
                         self.find("module_statement", scope.module, statement, "a class binds plain names")
             if isinstance(statement, ast.AnnAssign):
-                self.annotation(statement.annotation, scope)
+                self.annotation(statement.annotation, inner)
 
     def _class_scope(self, own: ast.ClassDef, scope: Scope) -> Scope:
         """Where values of a class's fields are computed: each may name those before it. Methods see none of them."""

@@ -116,4 +116,28 @@ MEMBER_ATTACKS = (
         (static("forbidden_call"), WORKS),
         "a named tuple is known as a class where all its fields are texts",
     ),
+    Attack(
+        "table_in_a_type",
+        add_relu,
+        (static("annotation"), WORKS),
+        "in a type, brackets and dots stand behind a name, of which it is known whether it is a class",
+    ),
+    Attack(
+        "table_of_a_class",
+        add_relu,
+        (static("annotation"), WORKS),
+        "what a name in the type of a field stands for is looked up in the class first",
+    ),
+    Attack(
+        "decorated_instead",
+        add_relu,
+        (static("decorator"), WORKS),
+        "decorators of libraries take options by name, and nothing that they could decorate",
+    ),
+    Attack(
+        "base_by_a_variable",
+        add_relu,
+        (static("module_statement"), WORKS),
+        "a base with the name of a built-in class is that class where the module does not bind the name",
+    ),
 )

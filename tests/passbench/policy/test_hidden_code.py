@@ -17,6 +17,11 @@ DATA = "import dataclasses\n@dataclasses.dataclass{}\nclass A:\n    a: int = 0\n
 READS = "def leak(t):\n    return 1 if t > 0 else 0\n"
 TABLES = "import collections\nimport typing\nTABLE = collections.defaultdict(list)\n"
 VARIABLES = "K = typing.TypeVar('K')\nL = typing.TypeVar('L')\n"
+RECORD = "class Record:\n    def __init__(self, name, bases, held):\n        KEPT.append(held)\n"
+CHANGED = (
+    "import dataclasses\nimport enum\nimport functools\nimport typing\n"
+    "def other(given):\n    return 1\nclass Other:\n    def __init__(self, given):\n        self.given = given\n"
+)
 KEEPS = "def keep(t):\n    return 1\n"
 RUNNING = "G = (i for i in (1,))\n"
 MADE = "N = A('N', {'a': 1, '__lt__': lambda self, other: 1})\n"
@@ -48,9 +53,60 @@ HIDDEN = {
             "an item": "Z = {}\nZ[TABLE[exec]]: int\n",
             "an attribute": "class A:\n    TABLE[exec].a: int\n",
             "a value": "Z = typing.Optional[TABLE[exec]]\n",
+            "a part of a list": "Z: [TABLE][0][exec] = 1\n",
+            "a field": "class A:\n    HELD = TABLE\n    a: HELD[exec] = 1\n",
+            "what global binds": "def f():\n    global T\n    T = TABLE\nf()\ndef typed(a: T[exec]):\n    return a\n",
             "what has a table": "class A:\n    table = TABLE\ndef typed(a: A.table[exec]):\n    return a\n",
         }.items()
     },
+    "a function in a type that is a value": (
+        "import os\nimport typing\nZ = typing.Tuple[os.system]\n",
+        "n",
+        "annotation",
+    ),
+    "a property in a type": (
+        "class A:\n    @property\n    def a(self):\n        return 1\nA_MADE = A()\nZ: (A_MADE,)[0].a = 1\n",
+        "n",
+        "annotation",
+    ),
+    **{
+        f"{decorator} of a {what}": (f"{CHANGED}@{decorator}\n{below}", "n", "decorator")
+        for what, below, decorators in (
+            (
+                "class",
+                "class A:\n    a = 1\n",
+                ("typing.final(other)", "dataclasses.dataclass(Other)", "enum.unique(other)"),
+            ),
+            (
+                "function",
+                "def f(t):\n    return 1\n",
+                (
+                    *("torch.no_grad(other)", "torch.inference_mode(mode=other)", "functools.lru_cache(maxsize=other)"),
+                    *("functools.cache(other)", "torch.fx.wrap(other)"),
+                ),
+            ),
+            ("kernel", "def f(p):\n    tl.store(p, 1.0)\n", ("triton.jit(other)", "triton.jit(fn=other)")),
+        )
+        for decorator in decorators
+    },
+    "a decorator of a class of the pass": (
+        "class abc:\n    @staticmethod\n    def abstractmethod(f):\n        return [f]\n"
+        "class A:\n    @abc.abstractmethod\n    def f(self):\n        return 1\n",
+        "n",
+        "decorator",
+    ),
+    "a base by the name of a module": (
+        f"import types\n{RECORD}KEPT = []\nenum = types.SimpleNamespace(Enum=Record('', (), {{}}))\n"
+        "class A(enum.Enum):\n    a = 1\n",
+        "n",
+        "module_statement",
+    ),
+    "a base by the name of an error": (
+        f"{RECORD}KEPT = []\nValueError = Record('', (), {{}})\n"
+        "class A(ValueError):\n    def run_it(t):\n        return int(t)\n",
+        "KEPT[1]['run_it'](x)",
+        "module_statement",
+    ),
     "a field of no data class": (
         f"import dataclasses\nimport typing\n{READS}{KEEPS}C = typing.ClassVar\n@dataclasses.dataclass\nclass A:\n"
         "    a: 'C[int]' = 0\n    held: object = None\n    b: object = None\n",
@@ -181,7 +237,6 @@ HIDDEN = {
 }
 
 
-RECORD = "class Record:\n    def __init__(self, name, bases, held):\n        KEPT.append(held)\n"
 DERIVED = "import shared\nclass A(shared.Module):\n    def run_it(self):\n        import os\n        return os\n"
 
 
@@ -218,6 +273,15 @@ def test_data_classes_call_no_function_of_the_module():
 def test_code_is_refused_that_is_hidden_in(what):
     before, statement, rule = HIDDEN[what]
     assert rule in rules(before, statement)
+
+
+def test_options_of_decorators_are_allowed():
+    before = (
+        f"{CHANGED}MOST = 8\n@functools.lru_cache(maxsize=MOST)\ndef f(t):\n    return t\n@functools.lru_cache(None)\n"
+    )
+    before += "def g(t):\n    return t\n@dataclasses.dataclass(frozen=True)\nclass A:\n    a: int = f(1) + g(1)\n"
+    before += "@torch.inference_mode(True)\ndef h(t):\n    return t\n@torch.no_grad()\ndef j(t):\n    return h(t)\n"
+    assert rules(before, "n += A().a + j(1)") == set()
 
 
 def test_a_base_is_a_class():
