@@ -124,7 +124,7 @@ BINDING_ATTACKS = (
         for name, rule, why in (
             ("type_that_asks", "annotation", "a type may name anything, and hands it to nothing of the pass"),
             ("name_in_a_decorator", "rebinding", "a := in a decorator of a class binds a name of the module"),
-            ("union_of_a_function", "forbidden_call", "a union of one thing is that thing"),
+            ("union_of_a_function", "annotation", "a union of one thing is that thing"),
             ("variables_of_types", "annotation", "for a variable any type may be put in"),
             ("hash_of_a_module", "rebinding", "a data class calls a function of its module that nobody names"),
             ("type_of_a_field", "forbidden_call", "a field keeps what is written for its type"),
