@@ -213,7 +213,7 @@ def plans(table: CostTable) -> None:
     latest, given, out = capture._latest[steps], (a, b), torch.empty_like(a)
     recording, stream = latest._recording, latest._stream
     addresses = a.data_ptr(), b.data_ptr(), out.data_ptr()
-    ((_, copies_in),) = recording._copies._ways_in
+    ((_, copies_in),) = recording._copies._copies_in
     table.time("captured, its function in C", lambda: latest.call(a, b))
     table.time("captured, in Python", lambda: latest._checked(a, b))
     table.time("captured, whether the recording fits", lambda: latest.fits(given))

@@ -73,7 +73,7 @@ class ReplayedGraph:
                     self._copies.record_out(outputs, stream.cuda_stream)
             graph.instantiate()
             if self._copies is not None:
-                self._copies.replayable(graph.raw_cuda_graph_exec())
+                self._copies.bind(graph.raw_cuda_graph_exec())
         self._graph = graph
         self._outputs = outputs
         self._function = function  # its weights and workspaces must live as long as the graph
