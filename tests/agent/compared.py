@@ -57,7 +57,7 @@ def _same_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def _difference(want: torch.Tensor, have: torch.Tensor) -> list[str]:
-    layouts = [(t.dtype, tuple(t.shape), _essential_stride(t)) for t in (want, have)]
+    layouts = [(t.dtype, tuple(t.shape), t.stride()) for t in (want, have)]
     if layouts[0] != layouts[1]:
         return [f"layout {layouts[1]}, eager's is {layouts[0]}"]
     if want.dtype not in RTOL:
@@ -67,8 +67,3 @@ def _difference(want: torch.Tensor, have: torch.Tensor) -> list[str]:
         return []
     worst = (have.double() - want.double()).abs().nan_to_num().max().item()
     return [f"{(~close).sum().item()} of {close.numel()} elements differ, by {worst:.3g} at most"]
-
-
-def _essential_stride(tensor: torch.Tensor) -> tuple[int, ...]:
-    """Those of dimensions of more than one element: no others matter."""
-    return tuple(step for size, step in zip(tensor.shape, tensor.stride(), strict=True) if size > 1)

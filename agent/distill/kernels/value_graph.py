@@ -221,8 +221,7 @@ class Capture(DefaultHandler):
         dtype = self.buffers[name]
         if dtype not in _DTYPES:
             raise Unsupported(f"stores of {dtype}")
-        for written in (name, *self.mutates.get(name, ())):
-            self.body.stored[written] = self._to(value, dtype)
+        self.body.stored |= dict.fromkeys((name, *self.mutates.get(name, ())), self._to(value, dtype))
         if value.op == "narrow" and value.detail == dtype:
             (value,) = value.args  # storing rounds
         self.body.stores.append(StoreValue(name, simplified(index, self.body.ranges), value))
