@@ -22,7 +22,7 @@ from agent.distill.branches import (
 from agent.distill.cost import BANDWIDTH, EAGER_LAUNCH, EAGER_VIEW, SURE_SHARE, bytes_of
 from agent.distill.eager.op_effects import OpEffects, OpEffectsError, TensorLayout, find_effects
 from agent.distill.kernels.index_expressions import Unsupported
-from agent.distill.other_inputs.library_calls import LibraryWriter, freed, without_library_call
+from agent.distill.other_inputs.library_calls import LibraryWriter, freed, host_waits, without_library_call
 from agent.distill.other_inputs.written_for import LARGER, asks, table
 from agent.distill.regions import Region, dependencies, region_of
 from agent.distill.source.pattern_source import function_name, pattern_source, short_names
@@ -96,7 +96,8 @@ class WholeGraph:
 def whole_graph(variants: Sequence[Variant]) -> WholeGraph | None:
     """The graph of these variants as one replacement; None if it cannot be one, or eager launches nothing.
 
-    It cannot if it draws random numbers, changes its inputs, computes on the host, or calls what no pass may call.
+    It cannot if it draws random numbers, changes its inputs, computes on the host, waits for the device, or calls what
+    no pass may call.
     """
     graph = variants[0].graph
     try:
@@ -111,7 +112,7 @@ def whole_graph(variants: Sequence[Variant]) -> WholeGraph | None:
         return None
     given = {known.values[number].storage for number in region.inputs}
     kept = given & {known.values[number].storage for number in region.outputs}
-    if kept or given & set().union(*known.writes) or without_library_call(graph, known):
+    if kept or given & set().union(*known.writes) or host_waits(graph, known) or without_library_call(graph, known):
         return None
     whole = WholeGraph(graph, region, known, shapes=tuple(variant.inputs for variant in variants))
     try:

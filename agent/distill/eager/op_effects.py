@@ -14,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
+from agent.distill.eager.layouts import as_eager_lays_out
 from storage.errors import PassNetError, in_one_line
 from storage.graph.as_fx import to_fx
 from storage.graph.as_json import to_json
@@ -84,7 +85,8 @@ class OpEffects:
     products, convolutions and attention. `apart` are the linears whose bias eager adds in a launch of its own, behind
     the product: those of inputs of three and more dimensions that are not contiguous. `turns` are those of a loop that
     each thread of an op's kernel goes through however small its tensors are: over all channels of all images, in an
-    interpolation.
+    interpolation. `waits` are the ops for which the host waits for the device: numbers of the host go there, or a
+    decomposition of matrices tells how it went.
     """
 
     values: tuple[Any, ...]
@@ -96,6 +98,7 @@ class OpEffects:
     flops: tuple[int, ...] = ()
     apart: frozenset[int] = frozenset()
     turns: tuple[int, ...] = ()
+    waits: frozenset[int] = frozenset()
 
     def products_added(self, op: int) -> int:
         """How many products an op adds to each element of its result, if it is one product of matrices, else 0; what a
@@ -130,12 +133,15 @@ def _effects(asked: _Question) -> OpEffects:
             arguments = [torch.empty_strided(shape, stride, dtype=dtype_of(dtype)) for dtype, shape, stride in tensors]
             observer = _Observer(torch.nn.Module(), graph=to_fx(asked.graph, "cpu"))  # no source of it is run
             observer.run(*arguments)
+    except PassNetError as error:  # of ours
+        raise OpEffectsError(str(error)) from error
     except Exception as error:  # any op of any model may fail on fake tensors; the errors share no type
         raise OpEffectsError(f"the graph does not run on fake tensors: {in_one_line(error, None)}") from error
     effects = tuple(observer.launches), tuple(observer.reads), tuple(observer.writes)
     on_host = _on_host(asked.graph, observer.values)
     found = tuple(observer.additions), tuple(observer.flops), frozenset(observer.apart), tuple(observer.turns)
-    return OpEffects(tuple(observer.values), *effects, on_host, *found)
+    waits = frozenset(n for n in observer.waits if asked.graph.inputs + n not in on_host)
+    return OpEffects(tuple(observer.values), *effects, on_host, *found, waits)
 
 
 def _on_host(graph: Graph, values: Sequence[Any]) -> frozenset[int]:
@@ -162,6 +168,7 @@ def _names_a_device(value: Any) -> bool:
 _PUTS = ("index_put", "index_put_", "_unsafe_index_put")
 _SORTS = 12
 """Launches of an op that adds to places: eager makes numbers of these, sorts them, and then adds."""
+_PLAIN_LINALG = {"linalg_vector_norm", "linalg_cross"}
 _FREE = {"alias", "detach", "_unsafe_view", "lift_fresh", "empty", "empty_like", "empty_strided", "new_empty"}
 
 
@@ -182,7 +189,7 @@ class _Counter(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        result = _SHUFFLES.get(func, func)(*args, **kwargs)
+        result = as_eager_lays_out(func, args, kwargs, _SHUFFLES.get(func, func)(*args, **kwargs))
         schema = func._schema
         view = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
         namespace, _, name = schema.name.partition("::")
@@ -301,6 +308,7 @@ class _Observer(fx.Interpreter):
         self.flops: list[int] = []
         self.turns: list[int] = []
         self.apart: list[int] = []
+        self.waits: list[int] = []
         self.alive: list[Any] = []  # a freed storage's number could come back for another one
         return super().run(*args)
 
@@ -311,10 +319,15 @@ class _Observer(fx.Interpreter):
             result = super().run_node(node)
         else:
             used = [self.env[n] for n in node.all_input_nodes]
+            before = _describe(used)
             with _Counter() as counter:
                 result = super().run_node(node)
+            if _describe(used) != before:
+                raise PassNetError(f"{node.target} changes the size, strides or memory of a tensor that it is given")
             if node.target is torch.nn.functional.linear and counter.called & {"add", "add_"}:
                 self.apart.append(len(self.launches))
+            if any(map(_waits, counter.called)):
+                self.waits.append(len(self.launches))
             self.launches.append(counter.launches)
             self.flops.append(counter.flops)
             self.turns.append(counter.turns)
@@ -326,6 +339,11 @@ class _Observer(fx.Interpreter):
         self.alive.append(result)
         self.values.append(_describe(result))
         return result
+
+
+def _waits(name: str) -> bool:
+    """Whether this ATen op copies numbers of the host, or is of linear algebra with a look at its outcome."""
+    return name == "lift_fresh" or (name.lstrip("_").startswith("linalg_") and name not in _PLAIN_LINALG)
 
 
 def _storage(tensor: torch.Tensor) -> int:

@@ -222,6 +222,8 @@ class _ProgramBuilder:
         buffer = self.buffers[node.get_name()]
         if buffer.base in self.names:
             raise Unsupported("TorchInductor returns an input where eager returns a copy")
+        if layout.dtype != dtype_of(output.dtype):
+            raise Unsupported(f"TorchInductor gives an output {layout.dtype}, eager {output.dtype}")
         shape, stride = (tuple(int(n) for n in numbers) for numbers in (layout.size, layout.stride))
         if shape != output.shape or _essential(shape, stride) != _essential(output.shape, output.stride):
             raise Unsupported(f"TorchInductor lays an output out with strides {stride}, eager with {output.stride}")

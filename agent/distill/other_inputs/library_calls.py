@@ -36,7 +36,6 @@ _AS_CALLS = {
     for name, call in (("truediv", "div"), *((name, name) for name in ("add", "sub", "mul", "pow", "neg", "matmul")))
 }
 """Operators, whose results the policy takes for tensors only where an operand surely is one, as calls of torch."""
-_FILLS = frozenset(f"torch.{name}" for name in ("zeros", "ones", "full", "empty", "arange"))
 
 WRITE_INTO = '''
 @triton.jit
@@ -131,24 +130,17 @@ def freed(lines: Sequence[str]) -> list[str]:
 
 def replayable(graph: Graph, known: OpEffects) -> bool:
     """Whether the region's library calls are safe to replay as a CUDA graph: they write to no input, return no view of
-    one, and copy nothing from the host."""
+    one, and the host neither computes nor waits."""
     given = {layout.storage for layout in known.values[: graph.inputs] if isinstance(layout, TensorLayout)}
     outputs = [known.values[ref.index] for ref in refs(graph.output)]
-    if known.on_host or given & set().union(*known.writes):
+    if known.on_host or given & set().union(*known.writes) or host_waits(graph, known):
         return False
-    if not all(isinstance(layout, TensorLayout) and layout.storage not in given for layout in outputs):
-        return False
-    return not any(_takes_a_list(op) or _reads_the_host(op) for op in graph.ops)
+    return all(isinstance(layout, TensorLayout) and layout.storage not in given for layout in outputs)
 
 
-def _takes_a_list(op: Op) -> bool:
-    """Whether an index is a list of numbers, which torch copies to the device."""
-    return op.target == "operator.getitem" and len(op.args) > 1 and holds_a_list(op.args[1])
-
-
-def _reads_the_host(op: Op) -> bool:
-    """Whether an op without operands is more than a fill."""
-    return not _reads_tensors((*op.args, *op.kwargs.values())) and _as_fill(op).target not in _FILLS
+def host_waits(graph: Graph, known: OpEffects) -> bool:
+    """Whether the host waits for the device in some library call: CUDA records no such call."""
+    return any(_as_fill(graph.ops[number]) is graph.ops[number] for number in known.waits)
 
 
 def without_library_call(graph: Graph, known: OpEffects) -> set[int]:

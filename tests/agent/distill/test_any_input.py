@@ -14,6 +14,7 @@ from agent.distill.lowered_regions import Sketches
 from agent.distill.other_inputs.library_calls import freed, library_body, out_of_place, replayable, without_library_call
 from agent.distill.source.style import Style
 from agent.distill.static import Distill
+from agent.distill.whole_graphs import whole_graph
 from passbench.policy.check import check_dir
 from storage.graph.record import Graph, Op, Ref, RunDevice
 from tests.agent.distill.families import FAMILIES, in_steps
@@ -280,16 +281,23 @@ def test_many_calls_without_a_plan_are_replayed(tmp_path):
     assert "captured" not in _source(in_place, tmp_path / "in_place")
 
 
-def test_what_copies_from_the_host_is_not_replayed():
+def test_what_waits_for_the_host_is_not_replayed():
     def listed(x, y):
         return torch.sigmoid(torch.sigmoid(x[[0, 1]] + y[[1, 0]]) * 2.0)
 
-    def plain(x, y):
-        return torch.sigmoid(torch.sigmoid(x + y) * 2.0)
+    def bounded(x, y):
+        return torch.bucketize(torch.sigmoid(x + y), x.new_tensor([0.2, 0.5])) * 2.0
 
-    for function, expected in ((listed, False), (plain, True)):
-        one = variant(function, tensor(4, 8), tensor(4, 8))
+    def inverted(x, y):
+        return torch.linalg.inv(torch.sigmoid(x + y)) * 2.0
+
+    def normed(x, y):
+        return torch.linalg.vector_norm(torch.sigmoid(x + y), dim=-1) * 2.0
+
+    for function, expected in ((listed, False), (bounded, False), (inverted, False), (normed, True)):
+        one = variant(function, tensor(8, 8), tensor(8, 8))
         assert replayable(one.graph, find_effects(one.graph, one.inputs)) is expected
+        assert (whole_graph([one]) is not None) is expected
 
 
 @pytest.mark.parametrize("number", [-3.4028234663852886e38, 0.1, -0.0, 3, True])
