@@ -42,8 +42,8 @@ def as_eager_lays_out(func: torch._ops.OpOverload, args: Sequence[Any], kwargs: 
         return result
     if result.shape != torch.broadcast_shapes(*(t.shape for t in tensors)):
         return result
-    call = tree_map_only(torch.Tensor, _Layout.of, (tuple(args), dict(kwargs)))
-    eagers = _eagers(_Question(func, repr(call), call))
+    call = tree_map_only(torch.Tensor, _Operand.of, (tuple(args), dict(kwargs)))
+    eagers = _eagers(_PointwiseCall(func, repr(call), call))
     if eagers is None or eagers == (result.dtype, tuple(result.stride())):
         return result
     dtype, stride = eagers
@@ -53,7 +53,7 @@ def as_eager_lays_out(func: torch._ops.OpOverload, args: Sequence[Any], kwargs: 
 
 
 @dataclass(frozen=True)
-class _Layout:
+class _Operand:
     """A tensor's dtype, shape and stride, from which one of ones is made. No leaf of torch's trees."""
 
     dtype: torch.dtype
@@ -61,7 +61,7 @@ class _Layout:
     stride: tuple[int, ...]
 
     @classmethod
-    def of(cls, tensor: torch.Tensor) -> "_Layout":
+    def of(cls, tensor: torch.Tensor) -> "_Operand":
         """That of this tensor."""
         return cls(tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()))
 
@@ -71,7 +71,7 @@ class _Layout:
 
 
 @dataclass(frozen=True)
-class _Question:
+class _PointwiseCall:
     """A call on tensors of these layouts; `text` is what it is known by."""
 
     func: torch._ops.OpOverload
@@ -80,10 +80,10 @@ class _Question:
 
 
 @lru_cache(maxsize=1000)
-def _eagers(asked: _Question) -> tuple[torch.dtype, tuple[int, ...]] | None:
+def _eagers(asked: _PointwiseCall) -> tuple[torch.dtype, tuple[int, ...]] | None:
     """Dtype and stride of eager's result; None where a CPU does not compute it."""
     with unset_fake_temporarily():
-        args, kwargs = tree_map_only(_Layout, _Layout.ones, asked.call)
+        args, kwargs = tree_map_only(_Operand, _Operand.ones, asked.call)
         try:
             result = asked.func(*args, **kwargs)
         except RuntimeError:  # the one error that torch has for a kernel that is lacking, and for what it does not take
