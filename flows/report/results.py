@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,19 +23,23 @@ COLUMNS = (
     "times_meaningful device protocol kernels_only capture_used"
 ).split()
 """Columns that scoring reads; the passes themselves, most of the table's bytes, are not among them."""
-CONDITIONS = ("libraries", "timings", "device_method", "numerics")
-"""Columns for `passbench.conditions`; files of earlier versions may lack them."""
+CONDITIONS = ("libraries", "timings", "device_method", "device_note", "numerics")
+"""Columns for `passbench.conditions`, and why there is no device time; files of earlier versions may lack them."""
 
 _KEY = ("run", "sample", "variant_hash", "attempt")
 
 
 @dataclass(frozen=True)
 class Results:
-    """Rows of the results table with `COLUMNS`, where they come from, and the version to look their variants up in."""
+    """Rows of the results table with `COLUMNS`, where they come from, and the version to look their variants up in.
+
+    `left_out` says, in a sentence for each filter that was asked for, how many rows it has left out.
+    """
 
     rows: list[dict]
     source: str
     version: Version | None
+    left_out: tuple[str, ...] = ()
 
 
 def find_runs(version: Version, run: str) -> list[str]:
@@ -94,11 +98,21 @@ def load_results(
         ]
         source = opened.name
     _check_once(rows)
+    left_out = []
     if kernels_only:
-        rows = [row for row in rows if row["kernels_only"] is not False]
+        rows = _without(
+            rows, lambda row: row["kernels_only"] is False, "the pass called operators of the library", left_out
+        )
     if without_capture:
-        rows = [row for row in rows if not row["capture_used"]]
-    return Results(rows, source, opened)
+        rows = _without(rows, lambda row: row["capture_used"], "the pass used a CUDA graph", left_out)
+    return Results(rows, source, opened, tuple(left_out))
+
+
+def _without(rows: Sequence[dict], unwanted: Callable[[dict], bool], why: str, said: list[str]) -> list[dict]:
+    """The other rows. A sentence on how many are left out goes into `said`."""
+    kept = [row for row in rows if not unwanted(row)]
+    said.append(f"{len(rows) - len(kept)} of {len(rows)} rows are left out, as asked for: {why}")
+    return kept
 
 
 def variant_facts(version: Version | None, hashes: Iterable[str]) -> dict[str, VariantFacts]:

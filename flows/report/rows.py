@@ -1,7 +1,7 @@
 """What a report is made of: scores of runs, their results with what the version knows of variants, and the models."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from flows.report.results import Results, load_results, variant_facts
 from flows.report.score_run import score_run
-from passbench.scoring.groups import UNKNOWN
+from passbench.scoring.groups import UNKNOWN, VariantFacts
 from storage.graph.record import Graph
 from storage.records import Input, Variant
 from storage.schema import CATEGORIES
@@ -31,7 +31,7 @@ class Material:
     `scored` is the document of `flows.report.score_run.score_run`; `rows` are rows of the results table, each with
     `label` (`labels`), `dtype`, `size`, `elements` and `ops` (the sample's op names; empty where no version holds it)
     beside its own columns; `models` are the version's rows of the models table, without their specs; `whole_models` its
-    rows of model_results.
+    rows of model_results. `version` is None where no version at hand holds any of the variants.
     """
 
     scored: dict
@@ -57,9 +57,11 @@ def gather(
     results = load_results(names, data, version, **left_out)
     scored = score_run(names, data, version, **left_out)
     named = labels(results.rows)
-    rows = [
-        row | {"label": named[row["run"]], **about} for row, about in zip(results.rows, _facts(results), strict=True)
-    ]
+    known = variant_facts(results.version, (row["variant_hash"] for row in results.rows))
+    if not known:  # a file's results, of other samples than those of the version at hand
+        results = replace(results, version=None)
+    facts = _facts(results, known)
+    rows = [row | {"label": named[row["run"]], **about} for row, about in zip(results.rows, facts, strict=True)]
     rows.sort(key=lambda r: (r["label"], r["sample"], r["variant_hash"], r["attempt"]))
     columns = ["model", "source", "status", "error_category", "message", "seconds"]
     models = results.version.table("models", columns=columns).to_pylist() if results.version else []
@@ -96,9 +98,8 @@ def _start(run: str, runs: Iterable[str]) -> str:
     return run[:length]
 
 
-def _facts(results: Results) -> list[dict]:
+def _facts(results: Results, known: Mapping[str, VariantFacts]) -> list[dict]:
     """Of each row: dtype, size band, elements and op names."""
-    known = variant_facts(results.version, (row["variant_hash"] for row in results.rows))
     ops = {}
     if results.version:
         samples = results.version.table("samples", columns=["sample", "op_sequence"]).to_pylist()

@@ -38,7 +38,8 @@ def score_run(
     Raises PassNetError for runs that are not there, and where nothing can be scored.
     """
     results = load_results(names, data, version, kernels_only=kernels_only, without_capture=without_capture)
-    notes = _notes(results)
+    clocks = [clock] if clock else CLOCKS
+    notes = _notes(results, clocks)
     counted = best_attempts(results.rows, p, b) if best else results.rows
     by_what, facts = _grouping(by, results, notes)
     settings = {"t": t, "p": p, "b": b}
@@ -46,7 +47,7 @@ def score_run(
     for run in sorted({row["run"] for row in results.rows}):
         mine = [row for row in counted if row["run"] == run]
         every = [row for row in results.rows if row["run"] == run]
-        for by_clock in [clock] if clock else CLOCKS:
+        for by_clock in clocks:
             if why_not := _unmeasured(mine, by_clock):
                 notes.append(f"{run} has no {by_clock} scores: {why_not}")
                 continue
@@ -137,10 +138,15 @@ def _grouping(by: str | None, results: Results, notes: list[str]) -> tuple[str |
     return by, facts
 
 
-def _notes(results: Results) -> list[str]:
-    notes = []
-    if left_out := sum(not says_something(row) for row in results.rows):
-        notes.append(f"{left_out} of {len(results.rows)} rows are left out: eager itself failed on those variants")
+def _notes(results: Results, clocks: Sequence[str]) -> list[str]:
+    notes = [*results.left_out]
+    if failed := sum(not says_something(row) for row in results.rows):
+        notes.append(f"{failed} of {len(results.rows)} rows are left out: eager itself failed on those variants")
+    if "device" in clocks and (unseen := sum(not says_something(row, "device") for row in results.rows) - failed):
+        notes.append(
+            f"{unseen} of {len(results.rows)} rows are left out by the device's clock: eager cannot be captured in a "
+            "CUDA graph on those variants"
+        )
     if varying := sum(EAGER_VARIES in (row["reason"] or "") for row in results.rows):
         notes.append(f"in {varying} of {len(results.rows)} rows eager, called twice, is not right at t = -5 either")
     if not times_meaningful(results.rows):

@@ -8,7 +8,7 @@ import pytest
 
 from flows.cli.tables import score_text
 from flows.report.score_run import score_run
-from passbench.result import EAGER_VARIES
+from passbench.result import EAGER_VARIES, NO_GRAPH_OF_CANDIDATE, NO_GRAPH_OF_EAGER
 from passbench.score import LEVELS
 from storage.errors import PassNetError
 from storage.schema import RESULTS, SCORES, SUBGRAPHS
@@ -164,8 +164,11 @@ def test_kernels_only_leaves_out_what_called_the_library(data, tmp_path):
         result("a-01", "fusible-2", "whole", **FAILED),
     ]
     path = write(tmp_path / "a.parquet", rows)
-    counts = [lines(score_run([path], tmp_path, kernels_only=only))["a-01"]["n"] for only in (False, True)]
-    assert counts == [3, 2]
+    every, only = (score_run([path], tmp_path, kernels_only=k) for k in (False, True))
+    assert [lines(done)["a-01"]["n"] for done in (every, only)] == [3, 2]
+    assert (
+        not every["notes"] and "1 of 3 rows are left out, as asked for: the pass called operators" in only["notes"][0]
+    )
 
 
 def test_without_capture_leaves_out_what_used_a_cuda_graph(tmp_path):
@@ -175,11 +178,26 @@ def test_without_capture_leaves_out_what_used_a_cuda_graph(tmp_path):
     assert counts == [3, 2]
 
 
+def test_by_the_device_clock_what_eager_cannot_have_is_left_out_and_a_pass_that_cannot_has_failed(tmp_path):
+    untimed = {"speedup_device": None, "device_note": f"{NO_GRAPH_OF_EAGER}: a synchronisation"}
+    rows = [
+        result("a-01", "fusible-1", "half"),
+        result("a-01", "fusible-1", "single", **untimed),
+        result("a-01", "fusible-2", "whole", **untimed | {"device_note": f"{NO_GRAPH_OF_CANDIDATE}: the same"}),
+    ]
+    done = score_run([write(tmp_path / "a.parquet", rows)], tmp_path)
+    line = lines(done, "device")["a-01"]
+    assert (lines(done)["a-01"]["n"], line["n"], line["lam"]) == (3, 2, 0.5)
+    assert done["notes"] == [
+        "1 of 3 rows are left out by the device's clock: eager cannot be captured in a CUDA graph on those variants"
+    ]
+
+
 def test_a_file_of_before_has_no_library_ops(tmp_path):
     table = pa.Table.from_pylist(ROWS[:3], RESULTS).drop_columns(["library_ops", "kernels_only", "capture_used"])
     pq.write_table(table, tmp_path / "old.parquet")
     every, only = (score_run([str(tmp_path / "old.parquet")], tmp_path, kernels_only=k) for k in (False, True))
-    assert lines(every) == lines(only)
+    assert lines(every) == lines(only) and "0 of 3 rows are left out" in only["notes"][0]
 
 
 def test_a_file_alone_has_no_dtypes(data, tmp_path):
