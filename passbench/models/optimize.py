@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from torch._dynamo.exc import TorchRuntimeError
 from torch.utils._pytree import tree_leaves
 
 from passbench.library.model_choices import call_key
@@ -17,7 +18,7 @@ from passbench.models.recipes import check_asked
 from passbench.models.warm_start.beside_capture import MERGED, garbage_later, hashing, loading
 from passbench.models.warm_start.first_calls import FirstCalls
 from passbench.models.warm_start.later_imports import import_later
-from storage.errors import PassNetError
+from storage.errors import PassNetError, in_one_line
 
 
 def optimize_model(
@@ -45,6 +46,8 @@ def optimize_model(
         with garbage_later():
             capture = (kept and kept.get()) or capture_model(model, args, kwargs)
     except NotWhole as error:
+        if isinstance(error.__cause__, TorchRuntimeError) and not model.training:
+            _check_example(model, args, kwargs)
         return OptimizedModel(model, _compiled(model, settings), ModelReport("torch.compile", why_not=str(error)))
     route = GraphRoute(capture, settings, progress, before_timing, first_calls)
     if kept is not None:
@@ -78,6 +81,15 @@ def _check_call(model: torch.nn.Module, args: tuple, kwargs: Mapping[str, Any]) 
         inspect.signature(model.forward).bind(*args, **kwargs)
     except TypeError as error:
         raise PassNetError(f"the model's forward does not take the example call: {error}") from None
+
+
+def _check_example(model: torch.nn.Module, args: tuple, kwargs: Mapping[str, Any]) -> None:
+    """Call the model as in the example. Raises PassNetError where it fails, as on an input of a wrong shape."""
+    try:
+        with torch.no_grad():
+            model(*args, **kwargs)
+    except Exception as error:  # a model may raise anything
+        raise PassNetError(f"the model fails on the example call: {in_one_line(error)}") from error
 
 
 def _compiled(model: torch.nn.Module, settings: OptimizeSettings) -> Callable:

@@ -298,6 +298,8 @@ def test_what_cannot_be_optimised_is_refused():
         optimize_model(Convolutional(), image(), {}, QUICK)
     with pytest.raises(PassNetError, match="does not take the example call: missing a required argument: 'x'"):
         optimize_model(Convolutional(), (), {}, QUICK)
+    with pytest.raises(PassNetError, match="fails on the example call: RuntimeError: mat1 and mat2 shapes cannot be"):
+        optimize_model(torch.nn.Linear(4, 2).eval(), (torch.ones(2, 3),), {}, QUICK)
     with pytest.raises(PassNetError, match=r"without lists parts, as in \('graph',\)"):
         passnet.optimize(Convolutional(), (image(),), without="graph")
 
