@@ -108,7 +108,6 @@ def reward(
     from agent.learning.rewards import Rewards
     from flows.evaluate.devices import resolve_device
     from flows.find_sample import find_sample
-    from storage.errors import PassNetError
     from storage.records import Sample
 
     if not isinstance(sample, Sample):
@@ -117,9 +116,7 @@ def reward(
     if terms not in _warm:
         _warm[terms] = Rewards([terms[0]], level, clock)
         atexit.register(_warm[terms].close)
-    if not isinstance(files, Mapping) and not Path(files).is_dir():
-        raise PassNetError(f"{files} is no pass directory")
-    return _warm[terms](sample, files if isinstance(files, Mapping) else Path(files))
+    return _warm[terms](sample, files)
 
 
 _warm: "dict[tuple, Rewards]" = {}

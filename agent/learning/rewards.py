@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
@@ -29,10 +29,10 @@ Job = tuple[Sample, Files]
 class Rewards:
     """Judges passes on one or several devices; a context manager, or `close` it.
 
-    `devices`: names such as "cuda:0"; by default every GPU, or the CPU where there is none. The same name twice gives
-    two benchmarks at a time, which only the CPU allows. `level`, `clock`: as `agent.learning.reward.reward_of`.
-    Processes start with the first job and stay warm. It may be used from several threads. Raises PassNetError for a
-    device that is not there.
+    `devices`: names such as "cuda:0", or one name; by default every GPU, or the CPU where there is none. The same name
+    twice gives two benchmarks at a time, which only the CPU allows. `level`, `clock`: as
+    `agent.learning.reward.reward_of`. Processes start with the first job and stay warm. It may be used from several
+    threads. Raises PassNetError for a device that is not there.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Rewards:
     ) -> None:
         check_terms(level, clock)
         self.level, self.clock = level, clock
-        self.devices = tuple(devices or _all_devices())
+        self.devices = (devices,) if isinstance(devices, str) else tuple(devices or _all_devices())
         gpus = [str(torch.device("cuda", torch.device(d).index or 0)) for d in self.devices if d.startswith("cuda")]
         if len(set(gpus)) < len(gpus):
             raise PassNetError(f"{', '.join(self.devices)} has a GPU twice: what is timed must be alone on it")
@@ -64,20 +64,22 @@ class Rewards:
         for worker in self._workers:
             worker.close()
 
-    def score(self, jobs: Sequence[Job]) -> list[Reward]:
+    def score(self, jobs: Sequence[tuple[Sample, Files | str]]) -> list[Reward]:
         """Rewards of the jobs, in their order. The same files at the same sample are judged once in a call.
 
-        A pass whose benchmark's process ends twice earns 0. Raises PassNetError where a process cannot start.
+        A pass whose benchmark's process ends twice earns 0. Raises PassNetError where a process cannot start, and for a
+        directory that is not there.
         """
+        jobs = [(sample, _given(files)) for sample, files in jobs]
         keys = [_key(sample, files) for sample, files in jobs]
         distinct = dict(zip(keys, jobs, strict=True))
         with ThreadPoolExecutor(len(self._workers)) as threads:
             done = dict(zip(distinct, threads.map(self._one, distinct.values()), strict=True))
         return [done[key] for key in keys]
 
-    def __call__(self, sample: Sample, files: Files) -> Reward:
+    def __call__(self, sample: Sample, files: Files | str) -> Reward:
         """The reward of one pass."""
-        return self._one((sample, files))
+        return self._one((sample, _given(files)))
 
     def _one(self, job: Job) -> Reward:
         worker = self._idle.get()
@@ -134,6 +136,15 @@ class _Worker:
 
 def _all_devices() -> list[str]:
     return [f"cuda:{n}" for n in range(torch.cuda.device_count())] or ["cpu"]
+
+
+def _given(files: Files | str) -> Files:
+    """A pass as it was given. Raises PassNetError for a directory that is not there."""
+    if isinstance(files, Mapping):
+        return files
+    if not Path(files).is_dir():
+        raise PassNetError(f"{files} is no pass directory")
+    return Path(files)
 
 
 def _key(sample: Sample, files: Files) -> str:

@@ -93,7 +93,7 @@ def test_passes_in_warm_processes(rewards):
     assert [one.value for one in found] == [0.5, 0, 0, 0, 0, 0.5]
     assert [one.status for one in found[:3]] == ["ok", "wrong", "no_match"]
     assert found[0] is found[-1], "the same files at the same sample are judged once"
-    assert rewards(SAMPLE, {}).value == 0 and rewards(SAMPLE, PASSES / "add_relu").value == 0.5
+    assert rewards(SAMPLE, {}).value == 0 and rewards(SAMPLE, str(PASSES / "add_relu")).value == 0.5
     assert rewards(SAMPLE, {NAMES_FILE: "[1]"}).status == "compile_error"
 
 
@@ -117,7 +117,7 @@ def test_the_public_face(tmp_path):
     assert passnet.reward(sample, {}, device="cpu").value == 0.0
     with pytest.raises(PassNetError, match="no pass directory"):
         passnet.reward(sample, tmp_path / "nowhere", device="cpu")
-    assert isinstance(passnet.rewards(["cpu"]), Rewards)
+    assert passnet.rewards("cpu").devices == ("cpu",)
 
 
 @pytest.fixture(scope="module")
