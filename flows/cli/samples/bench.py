@@ -71,8 +71,9 @@ def bench_sample(
 def variant_line(variant: Variant, row: Mapping[str, Any]) -> dict[str, Any]:
     """What the document says of a variant, of its row of results."""
     outcome = (
-        "status error_code reason t_min max_abs_error error_eager error_candidate speedup_e2e speedup_device".split()
-    )
+        "status error_code reason t_min max_abs_error error_eager error_candidate speedup_e2e speedup_device "
+        "library_ops kernels_only capture_used"
+    ).split()
     return {
         "id": row["variant_hash"],
         "inputs": inputs_of(variant),

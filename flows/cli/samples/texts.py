@@ -107,10 +107,17 @@ def bench_text(done: dict) -> str:
         for v in done["variants"]
     ]  # fmt: skip
     below = "".join(f"\n[{numbers[reason]}] {count} x {_indented(reason)}" for reason, count in reasons.items())
+    below += f"\nright at t = -5: {sum(_right(v) for v in done['variants'])} of {len(rows)}"
+    if called := sorted({op for v in done["variants"] for op in v["library_ops"] or ()}):
+        below += f"\noperators of the library that the pass called: {', '.join(called)}"
     below += "" if timed else f"\n{NO_GPU}"
     below += "".join(f"\nmissing layer: {layer}: {why}" for layer, why in done["layers_missing"].items())
     scores = f"\nAS {cell(done['AS']['e2e'])} (e2e), {cell(done['AS']['device'])} (device)" if timed else ""
     return render(f"{done['sample']} with {done['compiler']} on {done['device']}", columns, rows) + below + scores
+
+
+def _right(variant: dict) -> bool:
+    return variant["status"] == "ok" and variant["t_min"] <= -5
 
 
 def _indented(text: str) -> str:

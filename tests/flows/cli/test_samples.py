@@ -116,6 +116,7 @@ def test_a_table_of_a_cpu_has_no_speeds_and_one_of_a_gpu_has(store):
     done = bench_sample(samples()[0].sample, None, "eager", store.root, None, "cpu", "passnet", limit=1)
     assert done["AS"] == {"e2e": None, "device": None}, "no score is made of interpreter times"
     assert done["matched"] and len(done["variants"]) == 1 and not done["times_meaningful"]
+    assert "right at t = -5: 1 of 1\n" in bench_text(done)
     assert "e2e" not in bench_text(done) and "No GPU ran" in bench_text(done)
     assert "e2e" in bench_text(done | {"times_meaningful": True})
 
