@@ -71,6 +71,9 @@ class Store:
         place = self.root.absolute()
         if (place / "manifest.json").exists() and place.parent.name == "versions":
             return f"is a version itself: give --data {place.parent.parent} --version {place.name}"
+        if (place / "manifest.json").exists():
+            name = Version.open(place).name
+            return f"is the version {name} itself: copy it to DATA/versions/{name} and give --data DATA"
         if place.name == "versions" and Store(place.parent).names():
             return f"holds the versions of a data directory: give --data {place.parent}"
         return f"has no dataset version yet: run `passnet build --data {self.root}`"

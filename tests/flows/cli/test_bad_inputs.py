@@ -1,5 +1,6 @@
 """Every command with bad inputs: exit 1 and one line that says what and what to do, or exit 2 and the usage."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,7 @@ samples --op zzz                            | the most frequent are
 samples --data TMP/no                       | run `passnet build
 samples --data TMP/data/versions/v2         | is a version itself: give --data TMP/data --version v2
 samples --data TMP/data/versions            | give --data TMP/data
+samples --data TMP/copied                   | is the version v1 itself: copy it to DATA/versions/v1 and give --data DATA
 show zzz                                    | `passnet samples` lists them
 show fusible-                               | give a whole id
 show SAMPLE --version x                     | it has v1, v2
@@ -130,7 +132,8 @@ quickstart --limit 0
 def place(tmp_path_factory) -> Path:
     """A directory with a version, and things that are none."""
     tmp = tmp_path_factory.mktemp("bad")
-    scored(tmp / "data")
+    version = scored(tmp / "data").open("v1").path
+    shutil.copytree(version, tmp / "copied")
     (tmp / "file").touch()
     (tmp / "bad.txt").write_text("nonsense line\n")
     (tmp / "empty").mkdir()
