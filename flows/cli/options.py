@@ -36,7 +36,10 @@ def json_option(function: Callable) -> Callable:
 
 def kernels_only_option(function: Callable) -> Callable:
     """`--kernels-only`, of commands that read results."""
-    text = "Leave out variants in which the pass called operators of the library, such as a matrix product."
+    text = (
+        "Leave out variants in which the pass called operators of the library, such as a matrix product, or used a "
+        "CUDA graph."
+    )
     return click.option("--kernels-only", is_flag=True, help=text)(function)
 
 

@@ -110,14 +110,12 @@ def bars(lines: Sequence[Mapping[str, Any]], name: str) -> Figure:
 
     figure = Figure(figsize=(WIDTH, 0.9 + 0.36 * len(lines)), layout="constrained")
     axes = figure.add_subplot()
-    for key, shift, colour, label in (
-        ("speedup", -0.2, COLOURS[1], "end to end"),
-        ("on the device", 0.2, COLOURS[5], "on the device"),
-    ):
+    clocks = [("speedup", COLOURS[1], "end to end"), ("on the device", COLOURS[5], "on the device")]
+    timed = [clock for clock in clocks if any(line[clock[0]] is not None for line in lines)]
+    for (key, colour, label), shift in zip(timed, (0,) if len(timed) == 1 else (-0.2, 0.2), strict=True):
         known = [(i + shift, line[key] - 1) for i, line in enumerate(lines) if line[key] is not None]
-        if known:
-            places, lengths = zip(*known, strict=True)
-            axes.barh(places, lengths, height=0.38, left=1, color=colour, label=label)
+        places, lengths = zip(*known, strict=True)
+        axes.barh(places, lengths, height=0.38, left=1, color=colour, label=label)
     texts = [f"{_short(line[name])} ({line['variants']})" for line in lines]
     axes.set_yticks(range(len(lines)), texts, fontsize=9)
     axes.invert_yaxis()

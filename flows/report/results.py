@@ -72,9 +72,9 @@ def load_results(
 ) -> Results:
     """Results of runs by id (see `find_runs`) in a version of `data`, or by path.
 
-    With `kernels_only`, variants are left out in which operators of the library ran inside replacements; those that
-    nobody looked into, failures and baselines among them, stay. With `without_capture`, those are left out likewise in
-    which a replacement asked for a CUDA graph.
+    With `kernels_only`, variants are left out in which operators of the library ran inside replacements, or a
+    replacement asked for a CUDA graph; those that nobody looked into, failures and baselines among them, stay. With
+    `without_capture`, the latter alone are left out.
 
     A path is that of a Parquet file with the results table's columns, of a directory of such, or of a version. Variants
     of files are looked up in the version of `data`, if there is one.
@@ -100,9 +100,8 @@ def load_results(
     _check_once(rows)
     left_out = []
     if kernels_only:
-        rows = _without(
-            rows, lambda row: row["kernels_only"] is False, "the pass called operators of the library", left_out
-        )
+        why = "the pass called operators of the library or used a CUDA graph"
+        rows = _without(rows, lambda row: row["kernels_only"] is False, why, left_out)
     if without_capture:
         rows = _without(rows, lambda row: row["capture_used"], "the pass used a CUDA graph", left_out)
     return Results(rows, source, opened, tuple(left_out))

@@ -276,7 +276,10 @@ def show(hash_: str, library: Path | None, data: Path, device: str, as_json: boo
 def add(
     runs: tuple[str, ...], replace: bool, library: Path | None, data: Path, version: str | None, as_json: bool
 ) -> None:
-    """Add the passes of a version's runs (ids, authors or "latest", the default) to a library."""
+    """Add the passes of a version's runs to a library.
+
+    RUN is named as for `score`; by default it is "latest".
+    """
     from flows.models.library_lists import add_runs
 
     done = add_runs(library or data / "library", data, version, runs or ("latest",), replace=replace)
@@ -304,7 +307,10 @@ def push(repo: str, private: bool, library: Path | None, data: Path, as_json: bo
 @data_option
 @json_option
 def pull(repo: str, library: Path | None, data: Path, as_json: bool) -> None:
-    """Add the passes of a repository on the Hub to a library; nothing of them runs."""
+    """Add the passes of a repository on the Hub.
+
+    Nothing of them runs.
+    """
     from flows.models.library_hub import pull_library
 
     done = pull_library(library or data / "library", repo, say=lambda line: click.echo(line, err=True))

@@ -167,7 +167,8 @@ def test_kernels_only_leaves_out_what_called_the_library(data, tmp_path):
     every, only = (score_run([path], tmp_path, kernels_only=k) for k in (False, True))
     assert [lines(done)["a-01"]["n"] for done in (every, only)] == [3, 2]
     assert (
-        not every["notes"] and "1 of 3 rows are left out, as asked for: the pass called operators" in only["notes"][0]
+        not every["notes"]
+        and "1 of 3 rows are left out, as asked for: the pass called operators of" in only["notes"][0]
     )
 
 
