@@ -19,6 +19,7 @@ from agent.distill.kernels.index_expressions import Unsupported
 from agent.distill.kernels.schedule import KernelBody
 from agent.distill.lowered_regions import Sketches
 from agent.distill.rewrites.channels_last import in_channels_last
+from agent.distill.rewrites.spelling import by_graph, in_one_spelling
 from agent.distill.rewrites.split_biases import LINEAR, linears_within, split_biases
 from agent.distill.rounding import Rounding
 from agent.distill.source.pass_source import module_source
@@ -118,7 +119,7 @@ class Task:
         `rounding` says, by the dtypes of a graph's variants, what they leave to eager to get eager's bits. A graph
         that it does not name gets `options.rounding`.
         """
-        groups = [in_part_order(variants) for variants in _by_graph(sample.variants).values()]
+        groups = [in_part_order(variants) for variants in by_graph(sample.variants).values()]
         other_graph = options.ways.channels_last or options.ways.split_linears or sketches.products
         if not other_graph and not any(promising(variants, options) for variants in groups):
             found = [GraphCandidates(v[0].graph, len(v), (), whole_graph(v)) for v in groups] if whole else []
@@ -369,26 +370,21 @@ class Task:
 def has_split_linears(variants: Iterable[Variant]) -> bool:
     """Whether a graph has linears in single precision whose biases eager adds within the products, and kernels could
     add."""
-    groups = _by_graph(variants).values()
+    groups = by_graph(variants).values()
     return any(split_biases(group[0].graph, within=linears_within(group)).within for group in groups)
 
 
 def has_channels_last(variants: Iterable[Variant]) -> bool:
     """Whether a graph has convolutions that could be in channels-last memory."""
-    return any(in_channels_last(group) is not None for group in _by_graph(variants).values())
+    return any(in_channels_last(group) is not None for group in by_graph(variants).values())
 
 
 def float_dtypes(variants: Iterable[Variant]) -> dict[str, FloatDtypes]:
-    """The floating dtypes of the variants of each graph; graphs are given as JSON."""
-    return {graph: _float_dtypes(group) for graph, group in _by_graph(variants).items()}
+    """The floating dtypes of the variants of each graph, whichever way they spell it; graphs are given as JSON."""
+    variants = list(variants)
+    groups = {graph: _float_dtypes(group) for graph, group in by_graph(variants).items()}
+    return {to_json(v.graph): groups[to_json(in_one_spelling(v.graph))] for v in variants}
 
 
 def _float_dtypes(variants: Iterable[Variant]) -> FloatDtypes:
     return frozenset(i.dtype for variant in variants for i in variant.inputs if "float" in i.dtype)
-
-
-def _by_graph(variants: Iterable[Variant]) -> dict[str, list[Variant]]:
-    groups: dict[str, list[Variant]] = {}
-    for variant in variants:
-        groups.setdefault(to_json(variant.graph), []).append(variant)
-    return groups

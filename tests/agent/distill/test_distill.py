@@ -13,6 +13,7 @@ from agent.distill.rounding import Rounding, assumed
 from agent.distill.source.style import Style
 from agent.distill.static import Distill
 from agent.distill.task_plan import float_dtypes
+from storage.graph.as_json import to_json
 from tests.agent.distill.families import FAMILIES
 from tests.agent.support import ANY, PAIR, in_dtype, sample, tensor, variant
 
@@ -63,6 +64,18 @@ def test_shapes_of_a_family_share_a_kernel(tmp_path, interpreter):
     submission, files = _written(tmp_path, *variants, rounding=Rounding.ANY)
     (source,) = (text for name, text in files.items() if name.startswith("fuse_"))
     assert len(re.findall(r"\ndef \w+_kernel(?:_\d+)?\(", source)) == 1
+    for one in variants:
+        assert interpreter.problems(submission.pass_dir, one) == []
+
+
+def test_two_spellings_of_one_graph_share_a_module(tmp_path, interpreter):
+    """Each of two patterns would match where the other is meant to, and the sample was left to eager."""
+    inputs = tensor(4, 6, 8), tensor(4, 6, 1, dtype="int64")
+    functions = (lambda x, y: (x * y.to(torch.float32),), lambda x, y: (x * y.to(dtype=torch.float32),))
+    variants = [variant(function, *inputs) for function in functions]
+    assert len({to_json(one.graph) for one in variants}) == 2 and len(float_dtypes(variants)) == 2
+    submission, files = _written(tmp_path, *variants, rounding=Rounding.ANY)
+    assert [name for name in files if name.startswith("fuse_")] == ["fuse_mul.py"]
     for one in variants:
         assert interpreter.problems(submission.pass_dir, one) == []
 
