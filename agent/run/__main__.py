@@ -10,7 +10,7 @@ variant is. Given the same DIR and options again, it goes on where it stopped; w
 import argparse
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,7 +31,7 @@ from storage.disk import write_json
 from storage.errors import PassNetError
 from storage.parquet import write_rows
 from storage.records import Sample
-from storage.schema import CATEGORIES, RESULTS
+from storage.schema import CATEGORIES, RESULTS, SPLITS
 from storage.versions.version import Version
 
 
@@ -50,7 +50,10 @@ def main(given: Sequence[str] | None = None) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     version = Version.open(arguments.version)
-    samples = chosen(version, _choice(arguments))
+    choice = _choice(arguments)
+    if arguments.names is not None:
+        _say_what_is_missing(version, choice, arguments.names)
+    samples = chosen(version, choice)
     authors = [_author(name, arguments.search) for name in arguments.authors.split(",") if name]
     if arguments.passes is not None:
         authors.append(ReadyPasses(arguments.passes))
@@ -122,12 +125,43 @@ def _choice(arguments: argparse.Namespace) -> Choice:
     )
 
 
+def _say_what_is_missing(version: Version, choice: Choice, file: Path) -> None:
+    """Print the names of a file that are no samples to take. Raises PassNetError where none of them is one."""
+    there = {name for split in choice.splits for name in version.table("samples", split)["sample"].to_pylist()}
+    missing = sorted(choice.names - there)
+    if not missing:
+        return
+    some = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
+    said = f"{file} names what is no sample in {','.join(choice.splits)} of {version.path}: {some}"
+    if len(missing) == len(choice.names):
+        raise PassNetError(said)
+    print(said, file=sys.stderr)
+
+
+def _some_of(known: Sequence[str]) -> Callable[[str], str]:
+    """A type of argparse: names of `known`, separated by commas."""
+
+    def check(text: str) -> str:
+        if unknown := [name for name in text.split(",") if name not in known]:
+            raise argparse.ArgumentTypeError(f"there is no {unknown[0]!r}: use {', '.join(known)}")
+        return text
+
+    return check
+
+
+def _count(text: str) -> int:
+    """A whole number from 1 on. Raises ArgumentTypeError otherwise."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 on")
+    return int(text)
+
+
 def _part(text: str) -> tuple[int, int]:
-    """The parts that `I/N` names. Raises ValueError, which argparse tells."""
-    number, count = map(int, text.split("/"))
-    if not 0 <= number < count:
-        raise ValueError
-    return number, count
+    """The parts that `I/N` names. Raises ArgumentTypeError for others."""
+    number, _, count = text.partition("/")
+    if not (number.isdecimal() and count.isdecimal() and int(number) < int(count)):
+        raise argparse.ArgumentTypeError(f"{text!r} is no part: the two parts of two are 0/2 and 1/2")
+    return int(number), int(count)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -138,15 +172,15 @@ def _parser() -> argparse.ArgumentParser:
     add("version", type=Path, help="directory of a dataset version")
     add("--authors", default="eager,inductor,distill", help="names, separated by commas; empty for none")
     add("--passes", type=Path, metavar="DIR", help="also run the passes DIR/SAMPLE, on the samples that have one alone")
-    add("--split", default="eval", help="eval, train, or eval,train")
-    add("--categories", default=",".join(CATEGORIES))
+    add("--split", type=_some_of(SPLITS), default="eval", help="eval, train, or eval,train")
+    add("--categories", type=_some_of(CATEGORIES), default=",".join(CATEGORIES))
     add("--names", type=Path, metavar="FILE", help="a file with the names of the samples to take")
-    add("--limit", type=int, help="samples")
-    add("--each", type=int, metavar="N", help="N samples of each category")
+    add("--limit", type=_count, metavar="N", help="N samples at most")
+    add("--each", type=_count, metavar="N", help="N samples of each category")
     add("--part", type=_part, default=(0, 1), metavar="I/N", help="the I-th of N parts of the samples, from 0")
-    add("--variants", type=int, help="stop taking samples at so many variants")
+    add("--variants", type=_count, metavar="N", help="take no further sample behind N variants")
     add("--one-a-dtype", action="store_true", help="the first variant of each dtype of a sample alone")
-    add("--at-most", type=int, metavar="N", help="N variants of a sample, spread over all")
+    add("--at-most", type=_count, metavar="N", help="N variants of a sample, spread over all")
     add("--mixed", action="store_true", help="every beginning of the samples has each category in proportion")
     add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     add("--protocol", default="passnet", choices=("passnet", "paper"))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from passbench.names import CLOCKS
-from passbench.score import geometric_mean, score_rows
+from passbench.score import geometric_mean, score_rows, times_meaningful
 from storage.schema import CATEGORIES
 
 
@@ -18,7 +18,8 @@ def summary(dataset: str, runs: Mapping[str, Sequence[dict]], seconds: Mapping[s
         *_origin(every),
         f"{dataset}.",
         "",
-        "Speedups: geometric means over variants that ran, eager / candidate. ES and AS: docs/scores.md.",
+        "Speedups: geometric means over variants that ran, eager / candidate. ES and AS: docs/scores.md."
+        + ("" if times_meaningful(every) else " No GPU ran for some or all rows: their times and scores say nothing."),
         "",
         "| author | numerics | category | samples | variants | ok | t_min <= -5 | e2e | device | below eager | ES_-5 | "
         "AS e2e | AS device | noisy e2e, device |",

@@ -34,6 +34,7 @@ those that no row has. Of several rows of a sample the last counts.
 import argparse
 import os
 import re
+import sys
 import threading
 import time
 from collections import Counter
@@ -60,6 +61,7 @@ from passbench.settings import Settings
 from passbench.shared_bench import SharedBench
 from passbench.timing.cores import on_cores
 from passbench.workers.precompile import NO_TIME, Missed
+from storage.errors import PassNetError
 from storage.parquet import read_rows, write_rows
 from storage.records import Sample
 from storage.schema import CATEGORIES, RESULTS
@@ -108,7 +110,7 @@ def samples_of(
     versions: Sequence[Path], names: Sequence[str], recorded: Mapping[str, str] = MappingProxyType({})
 ) -> list[Sample]:
     """The named samples in this order, each with one variant: the `recorded` one, by its hash, or of the next dtype
-    that the sample has. Says which ones no version has, and leaves them out."""
+    that the sample has. Says which ones no version has, and leaves them out. Raises PassNetError where none is left."""
     found: dict[str, Sample] = {}
     for version in map(Version.open, versions):
         for split in ("eval", "train"):
@@ -117,6 +119,8 @@ def samples_of(
             found |= {sample.sample: sample for sample in load_samples(version, split, names=some)}
     if missing := [name for name in names if name not in found]:
         print(f"in none of the versions: {', '.join(missing)}", flush=True)
+    if not found:
+        raise PassNetError(f"{', '.join(map(str, versions))}: none of the named samples is there")
     return [_one_variant(found[name], number, recorded) for number, name in enumerate(names) if name in found]
 
 
@@ -342,4 +346,7 @@ def _parsed() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except PassNetError as error:
+        sys.exit(f"baselines_table: {error}")

@@ -50,7 +50,8 @@ def test_it_measures_and_a_second_call_measures_only_what_is_missing(version, tm
     after = files(tmp_path)
     assert after.keys() == before.keys()
     assert [name for name in before if before[name] != after[name]] == [str(lost.relative_to(tmp_path))]
-    assert "| eager | - | all | 2 | 2 | 2 | 2 |" in (tmp_path / "summary.md").read_text()
+    text = (tmp_path / "summary.md").read_text()
+    assert "| eager | - | all | 2 | 2 | 2 | 2 |" in text and "No GPU ran" in text
     assert "1 of 1 variants" not in caplog.text
     monkeypatch.setattr(evaluation_run, "QUIET_S", 0.0)
     assert main([*given, "--protocol", "paper"]) == 0
@@ -99,6 +100,10 @@ def test_no_sample_and_no_time_are_told_by_the_exit_status(version, tmp_path, ca
     assert main([*given, "--split", "train"]) == 1
     assert main([*given[:-1], "nobody"]) == 1
     assert "there is no author 'nobody'" in capsys.readouterr().err
+    (tmp_path / "names.txt").write_text("fusible-one0 fusible-three0\n")
+    assert main([*given, "--budget", "0", "--names", str(tmp_path / "names.txt")]) == 1
+    assert "names.txt names what is no sample in eval of" in (said := capsys.readouterr().err)
+    assert ": fusible-three0\n" in said
 
 
 @pytest.mark.parametrize("given", [("--names", "nowhere.txt"), ("--passes", "nowhere")])
@@ -107,11 +112,18 @@ def test_a_file_that_is_not_there_is_one_clear_line(version, tmp_path, capsys, g
     assert "agent.run: what --names or --passes gives cannot be read" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("part", ["1", "2/2", "a/b", "0/0"])
-def test_a_part_that_is_none_is_a_usage_error(version, tmp_path, part):
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        *(("--part", part, "is no part: the two parts of two are") for part in ("1", "2/2", "a/b", "0/0")),
+        ("--limit", "0", "'0' is no whole number from 1 on"),
+        ("--split", "eval,test", "there is no 'test': use train, eval"),
+    ],
+)
+def test_a_wrong_value_is_a_usage_error(version, tmp_path, capsys, option, value, said):
     with pytest.raises(SystemExit) as ended:
-        main([str(version.path), "--part", part, "--out", str(tmp_path / "out")])
-    assert ended.value.code == 2
+        main([str(version.path), option, value, "--out", str(tmp_path / "out")])
+    assert ended.value.code == 2 and said in capsys.readouterr().err
 
 
 def test_a_gpu_host_needs_no_more_than_the_workers_libraries(torch_forks):
