@@ -48,7 +48,8 @@ def note_identity(directory: Path, identity: Mapping[str, Any]) -> None:
 
 
 def why_not_continued(runs: Path, identity: Mapping[str, Any]) -> Iterator[str]:
-    """For each other run of this author below `runs` that has finished samples: a line that says what differs."""
+    """For each other run of this author below `runs` that has finished some of these samples: a line that says what
+    differs."""
     own, author = run_id(identity), identity["author"][0]
     for directory in sorted(runs.glob(f"{author}-*")):
         finished = sum(1 for _ in directory.glob("[!.]*.parquet"))
@@ -58,6 +59,8 @@ def why_not_continued(runs: Path, identity: Mapping[str, Any]) -> Iterator[str]:
         if note.exists():
             other = json.loads(note.read_text("utf-8"))
             if other["author"][0] != author:  # distill-static, where this is distill
+                continue
+            if not {sample[0] for sample in other["samples"]} & {sample[0] for sample in identity["samples"]}:
                 continue
             causes = "; ".join(_differences(other, json.loads(json.dumps(identity))))
         else:

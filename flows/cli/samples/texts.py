@@ -47,16 +47,19 @@ def show_text(done: dict) -> str:
 def _results(done: dict) -> str:
     if not done["results"]:
         return f"No results yet: `passnet bench {done['sample']} --compiler inductor`, or `passnet evaluate`."
+    from flows.report.rows import labels
+
+    names = labels(done["results"])
     columns = ("author", "device", "variants", "right at t = -5", "e2e", "on the device")
     rows = [
         (
-            f"{r['author']} {r['model']}".rstrip(), r["device"], r["variants"], r["correct"],
+            names[r["run"]], r["device"], r["variants"], r["correct"],
             cell(r["speedup_e2e"]), cell(r["speedup_device"]),
         )
         for r in done["results"]
     ]  # fmt: skip
     failures = "".join(
-        f"\n{r['author']}: {f['variants']} x {f['what']}" for r in done["results"] for f in r["failures"]
+        f"\n{names[r['run']]}: {f['variants']} x {f['what']}" for r in done["results"] for f in r["failures"]
     )
     cpu = any(r["speedup_e2e"] is None and r["correct"] for r in done["results"])
     note = "\nWithout a GPU there are no speeds." if cpu else ""

@@ -35,6 +35,9 @@ def test_runs_that_are_not_gone_on_with_are_told_with_their_cause(tmp_path):
     unknown.mkdir()
     (unknown / "fusible-test.parquet").touch()
     (tmp_path / "eager-empty").mkdir()
+    elsewhere = identity(samples=(replace(SAMPLE, sample="fusible-elsewhere"),))
+    note_identity(tmp_path / run_id(elsewhere), elsewhere)
+    (tmp_path / run_id(elsewhere) / "fusible-elsewhere.parquet").touch()
     said = sorted(why_not_continued(tmp_path, new))
     assert len(said) == 2
     assert any("0123456789" in line and "does not say what it measured" in line for line in said)

@@ -9,7 +9,7 @@ import pytest
 
 from flows.cli.quickstart import cheapest_samples
 from flows.cli.samples.bench import bench_sample, some_variants
-from flows.cli.samples.texts import bench_text, samples_text
+from flows.cli.samples.texts import bench_text, samples_text, show_text
 from storage.errors import PassNetError
 from tests.flows.commands import error_line, passnet_here
 from tests.support.scored import samples, scored
@@ -67,6 +67,8 @@ def test_a_sample_is_shown_with_source_inputs_origin_and_results(store):
     assert [v["id"] for v in shown["variants"]] == [v.variant_hash for v in sample.variants]
     assert shown["sources"] == [{"model": "timm:resnet18", "start": 0, "end": 2}]
     assert {r["author"] for r in shown["results"]} == {"eager", "inductor", "distill", "llm"}
+    another = next(r for r in shown["results"] if r["author"] == "eager") | {"run": "eager-another"}
+    assert "eager (eager-an)" in show_text(shown | {"results": [*shown["results"], another]})
     text = passnet_here("show", sample.sample, "--data", store.root).stdout
     assert all(said in text for said in ("class GraphModule", "float16", "timm:resnet18, ops 0 to 2", "distill"))
     before = passnet_here("show", sample.sample, "--data", store.root, "--version", "v1").stdout
