@@ -30,12 +30,14 @@ from passbench.policy.modules import (
     read_module,
     syntax_tree,
 )
+from passbench.policy.nodes import quoted, written_name
 from passbench.policy.patterns import (
     PatternChecker,
     check_parameters,
     check_replacement_args,
     constant_of_class,
     is_picked,
+    parameter_names,
 )
 from passbench.policy.scopes import hands_back, open_scope
 from passbench.policy.steps import Steps, TooLong
@@ -160,7 +162,8 @@ def _write_out_arguments(module: Module, modules: dict[str, Module]) -> None:
     def built_in(name: str) -> bool:
         return name not in module.names_bound | module.declared_global
 
-    write_out_picked(function, constant, lambda value: is_picked(module, function, value), built_in)
+    given = parameter_names(function)
+    write_out_picked(function, constant, lambda value: is_picked(module, given, value), built_in)
 
 
 def _check_super(modules: dict[str, Module], report: Report) -> None:
@@ -177,13 +180,16 @@ def _check_super(modules: dict[str, Module], report: Report) -> None:
 
 def _check_class_decorators(modules: dict[str, Module], report: Report) -> None:
     """Report decorators of classes that may return something else than the class."""
+    known: dict[tuple[ast.FunctionDef | None, bool], bool] = {(None, False): False, (None, True): False}
     for module, decorator in ((one, d) for one in modules.values() for d in one.class_decorators):
         called = isinstance(decorator, ast.Call)
         target = decorator.func if called else decorator
-        home, _, name = (module.dotted(target) or f"{module.name}.{ast.unparse(target)}").rpartition(".")
+        home, _, name = (module.dotted(target) or f"{module.name}.{written_name(target)}").rpartition(".")
         function = modules[home].functions.get(name) if home in modules else None
-        if function is None or not hands_back(function, called=called):
-            message = f"decorator {ast.unparse(target)} is not allowed on a class; let it return the class that it gets"
+        if (function, called) not in known:
+            known[function, called] = hands_back(function, called=called)
+        if not known[function, called]:
+            message = f"decorator {quoted(target)} is not allowed on a class; let it return the class that it gets"
             report.at("decorator", module, decorator, message)
 
 

@@ -16,7 +16,7 @@ from passbench.policy.forms.picked_arguments import literals
 from passbench.policy.forms.plain_expressions import without_null_handlers, write_plainly
 from passbench.policy.forms.plain_form import lift_kernels, name_bases
 from passbench.policy.forms.unused_functions import NamesInUse, empty_unused, runs_as_a_script
-from passbench.policy.nodes import bound_names, children, long_number, walk
+from passbench.policy.nodes import bound_names, children, long_number, quoted, walk
 from passbench.policy.suggestions import advice_on
 from passbench.result import Finding
 
@@ -159,6 +159,7 @@ def read_module(
         elif isinstance(node, ast.Global):
             module.declared_global.update(node.names)
     bound = bound_names(tree)
+    _bind_types(module, bound, report)
     write_plainly(tree, module.dotted, bound, lambda function: _is_kernel(module, function))
     without_null_handlers(tree, module.dotted, bound)
     decorators.write_at_kernels(tree, module.dotted, bound, lambda function: _is_kernel(module, function))
@@ -274,7 +275,7 @@ def _device_call(module: Module, function: ast.FunctionDef) -> str | None:
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.Call) and module.dotted(node.func) in names.DEVICE_ONLY:
-            return ast.unparse(node.func)
+            return quoted(node.func)
         waiting += [c for c in children(node) if not (isinstance(c, ast.FunctionDef) and _is_kernel(module, c))]
     return None
 
@@ -341,8 +342,8 @@ def _import_from(module: Module, node: ast.ImportFrom, report: Report) -> None:
         full = f"{source}.{alias.name}" if source else alias.name
         known = full in module.siblings if own and not source else source in module.siblings
         if alias.name == "*" and source == "typing":
-            _bind_types(module, node, report)
-        elif alias.name == "*":
+            continue  # see _bind_types
+        if alias.name == "*":
             report.at("import", module, node, f"import the names that you need from {source or PACKAGE}, not *")
         elif own and not known:
             missing = (source or alias.name).partition(".")[0]
@@ -356,11 +357,14 @@ def _import_from(module: Module, node: ast.ImportFrom, report: Report) -> None:
             _bind(module, alias.asname or alias.name, full, node, report)
 
 
-def _bind_types(module: Module, node: ast.ImportFrom, report: Report) -> None:
-    """`from typing import *`: its names that the module mentions, and does not bind itself."""
-    mentioned = {n.id for n in walk(module.tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-    own = bound_names(module.tree)
-    for name in typing.__all__:
+def _bind_types(module: Module, own: Mapping[str, int], report: Report) -> None:
+    """`from typing import *`: its names that the module mentions, and does not bind itself. `own`: names that it
+    binds."""
+    nodes = walk(module.tree)
+    imports = (n for n in nodes if isinstance(n, ast.ImportFrom) and n.module == "typing" and not n.level)
+    node = next((n for n in imports if any(alias.name == "*" for alias in n.names)), None)
+    mentioned = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    for name in typing.__all__ if node is not None else ():
         if name in mentioned and name in own:
             report.at("rebinding", module, node, f"{name} is an import of typing, too; import the names that you need")
         elif name in mentioned:

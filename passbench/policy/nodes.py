@@ -34,6 +34,52 @@ def children(node: ast.AST) -> list[ast.AST]:
 _child_fields: dict[type[ast.AST], list[str]] = {}
 
 
+def written_name(node: ast.AST) -> str:
+    """`a.b` as a text; "" for what is no name and no chain of attributes, so that no long text is made."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
+
+
+_MOST_QUOTED = 40
+"""Nodes of an expression that a finding quotes. Each within another may have a finding of its own."""
+_MOST_LETTERS = 80
+
+
+def quoted(node: ast.AST) -> str:
+    """An expression as a finding quotes it, made once; of a long one its beginning, or a word for it."""
+    if not hasattr(node, "_quoted"):
+        if len(_first(node, _MOST_QUOTED + 1)) <= _MOST_QUOTED:
+            node._quoted = ast.unparse(node)[:_MOST_LETTERS]
+        else:
+            node._quoted = f"{quoted(node.func)}(…)" if isinstance(node, ast.Call) else "a long expression"
+    return node._quoted
+
+
+def _first(node: ast.AST, most: int) -> list[ast.AST]:
+    """The first nodes that `walk` yields, and some behind them."""
+    found = [node]
+    for one in found:  # grows meanwhile
+        if len(found) > most:
+            break
+        found += children(one)[:most]
+    return found
+
+
+def placed(made: ast.AST, place: ast.AST) -> ast.AST:
+    """An expression or a statement whose new nodes stand where another does; what is in it already stays where it is,
+    and is not walked through."""
+    waiting = [made]
+    while waiting:
+        node = waiting.pop()
+        if getattr(node, "lineno", None) is None:
+            ast.copy_location(node, place)
+            waiting += ast.iter_child_nodes(node)
+    return made
+
+
 def assigned_by(statement: ast.stmt) -> list[ast.expr]:
     """What an assignment binds, also one with an annotation; nothing of any other statement."""
     if isinstance(statement, ast.AnnAssign):

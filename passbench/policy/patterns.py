@@ -1,13 +1,13 @@
 """The static policy on `pattern`, which is traced, and `replacement_args`, which picks."""
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from passbench.policy import allowlists as names
 from passbench.policy.forms.picked_arguments import is_plain_key
 from passbench.policy.forms.unused_functions import HANDED_TO_PASSBENCH
 from passbench.policy.modules import Module, Report
-from passbench.policy.nodes import bound_by, children, walk
+from passbench.policy.nodes import bound_by, children, quoted, walk, written_name
 from passbench.policy.scopes import open_scope, parameters
 from storage.graph import targets
 from storage.graph.targets import TargetError
@@ -38,7 +38,7 @@ class PatternChecker:
 
     def check(self, module: Module, pattern: ast.FunctionDef) -> None:
         """Report what in a pattern, or in a function that it calls, is no operation that a graph can hold."""
-        given = _parameters(pattern)
+        given = parameter_names(pattern)
         for node in walk(pattern):
             if isinstance(node, ast.If | ast.IfExp) and not given.isdisjoint(_tested(node.test)):
                 message = "a pattern is traced: it knows no values; write one pattern for each case"
@@ -150,7 +150,8 @@ def _is_operation(dotted: str) -> bool:
         return False
 
 
-def _parameters(function: ast.FunctionDef) -> set[str]:
+def parameter_names(function: ast.FunctionDef) -> set[str]:
+    """Names of parameters, starred ones aside."""
     arguments = function.args
     return {a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
 
@@ -168,16 +169,18 @@ def check_replacement_args(module: Module, function: ast.FunctionDef, report: Re
         if isinstance(key, ast.Constant) and key.value in names.REFUSED_OPTIONS:
             rule, instead = names.REFUSED_OPTIONS[key.value]
             report.at(rule, module, key, f"{key.value}: {instead}")
+    given = parameter_names(function)
     for value in _picked(body[0].value):
-        if not is_picked(module, function, value):
+        if not is_picked(module, given, value):
             named = isinstance(value, ast.Attribute) and constant_of_class(module, ast.Attribute(value, "value"))
-            instead = f"write {ast.unparse(value)}.value" if named else advice
-            report.at("replacement_args", module, value, f"{ast.unparse(value)} is computed; {instead}")
+            instead = f"write {quoted(value)}.value" if named else advice
+            report.at("replacement_args", module, value, f"{quoted(value)} is computed; {instead}")
 
 
-def is_picked(module: Module, function: ast.FunctionDef, value: ast.expr) -> bool:
-    """Whether `replacement_args` may hand on an item: a parameter, a literal, or a number made of numbers."""
-    if isinstance(value, ast.Name) and value.id in _parameters(function):
+def is_picked(module: Module, given: Collection[str], value: ast.expr) -> bool:
+    """Whether `replacement_args` may hand on an item: one of its parameters, which are `given`, a literal, or a number
+    made of numbers."""
+    if isinstance(value, ast.Name) and value.id in given:
         return True
     if isinstance(value, ast.JoinedStr):
         return all(isinstance(part, ast.Constant) for part in value.values)
@@ -191,7 +194,7 @@ def constant_of_class(module: Module, node: ast.Attribute) -> ast.expr | None:
     own = module.classes.get(field.value.id) if isinstance(field.value, ast.Name) else None
     if own is None or own.decorator_list or own.keywords:
         return None
-    bases = {module.dotted(base) or ast.unparse(base) for base in own.bases}
+    bases = {module.dotted(base) or written_name(base) for base in own.bases}
     if bases - ({"enum.Enum", "enum.IntEnum", "enum.StrEnum", "str", "int"} if of_member else {"object"}):
         return None
     values = [s for s in own.body if isinstance(s, ast.Assign) and len(s.targets) == 1]

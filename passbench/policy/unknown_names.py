@@ -14,7 +14,7 @@ from types import ModuleType
 
 from passbench.policy import allowlists as names
 from passbench.policy.modules import Module, Report, is_builtin
-from passbench.policy.nodes import children
+from passbench.policy.nodes import children, quoted
 from passbench.policy.suggestions import USUAL_IMPORTS, nearest
 from passbench.result import Finding
 
@@ -35,11 +35,12 @@ Lines = dict[int, int]
 def explain_unknown_names(modules: Mapping[str, Module], report: Report) -> None:
     """Put one finding for each name that does not exist in place of those that follow from it."""
     explained = 0
+    by_line: dict[str, dict[int, list[Finding]]] = {}
+    for finding in report.sorted():
+        if finding.rule in _FOLLOWS:
+            by_line.setdefault(finding.file, {}).setdefault(finding.line, []).append(finding)
     for module in modules.values():
-        following: dict[int, list[Finding]] = {}
-        for finding in report.sorted():
-            if finding.file == module.file and finding.rule in _FOLLOWS:
-                following.setdefault(finding.line, []).append(finding)
+        following = by_line.get(module.file, {})
         found = _unknown_imports(module, report)
         places: dict[str, tuple[ast.expr, Lines]] = {}
         for node, lines in _loads(module):
@@ -161,7 +162,7 @@ def _message(module: Module, key: str, node: ast.expr, modules: Mapping[str, Mod
         return f"{key} is bound nowhere in {module.file}; {advice}"
     while isinstance(node, ast.Attribute) and node.attr != name:
         node = node.value
-    before = f"{ast.unparse(node.value)}." if isinstance(node, ast.Attribute) else ""
+    before = f"{quoted(node.value)}." if isinstance(node, ast.Attribute) else ""
     if home in modules:
         near = nearest(name, modules[home].names_bound)
         return f"{home}.py has no {name}" + (f"; did you mean {before}{near}?" if near else "; define it there")

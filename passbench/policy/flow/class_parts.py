@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator
 
-from passbench.policy.nodes import assigned_by, walk
+from passbench.policy.nodes import assigned_by, walk, written_name
 
 
 def members_of(own: ast.ClassDef) -> Iterator[tuple[ast.AST, str]]:
@@ -20,9 +20,16 @@ def class_fields(own: ast.ClassDef) -> Iterator[str]:
         yield from (t.id for t in assigned_by(statement) if isinstance(t, ast.Name))
 
 
+def decorator_names(method: ast.FunctionDef) -> frozenset[str]:
+    """What stands above a method, as written; "" for what is no name. It is listed once: calls ask for it."""
+    if not hasattr(method, "_decorators"):
+        method._decorators = frozenset(map(written_name, method.decorator_list))
+    return method._decorators
+
+
 def is_property(method: ast.FunctionDef) -> bool:
     """Whether what a method returns is read as an attribute."""
-    return any(ast.unparse(decorator).endswith("property") for decorator in method.decorator_list)
+    return any(name.endswith("property") for name in decorator_names(method))
 
 
 def is_setter(method: ast.FunctionDef) -> bool:
@@ -33,7 +40,7 @@ def is_setter(method: ast.FunctionDef) -> bool:
 
 def is_plain(method: ast.FunctionDef) -> bool:
     """Whether a method is one of instances: its first argument is whatever it is called on."""
-    return not {"staticmethod", "classmethod"} & {ast.unparse(decorator) for decorator in method.decorator_list}
+    return decorator_names(method).isdisjoint(("staticmethod", "classmethod"))
 
 
 def assigned_to_self(method: ast.FunctionDef) -> Iterator[str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from passbench.policy import allowlists as names
 from passbench.policy.flow.calls import FlowCalls
-from passbench.policy.flow.class_parts import is_plain, is_property, members_of
+from passbench.policy.flow.class_parts import decorator_names, is_plain, is_property, members_of
 from passbench.policy.flow.groups import Function, GivenGroups, Held, Instance
 from passbench.policy.flow.values import ANYTHING, PassNames
 from passbench.policy.nodes import children
@@ -214,7 +214,7 @@ class ValueFlow(FlowCalls):
         for statement in own.body:
             if isinstance(statement, ast.FunctionDef):
                 plain, first = is_plain(statement), [*statement.args.posonlyargs, *statement.args.args][:1]
-                static = any(ast.unparse(d) == "staticmethod" for d in statement.decorator_list)
+                static = "staticmethod" in decorator_names(statement)
                 for parameter in first if static and functional else ():  # the context of a call
                     self.groups.join(ANYTHING, self.groups.place(statement, parameter.arg))
                 for parameter in first if not static else ():

@@ -7,11 +7,11 @@ from typing import Any, Protocol
 import torch
 
 from passbench.policy import allowlists as names
-from passbench.policy.flow.class_parts import is_property, members_of
+from passbench.policy.flow.class_parts import decorator_names, is_property, members_of
 from passbench.policy.flow.groups import GivenGroups, Groups, Instance, Signature
 from passbench.policy.flow.written_tables import tables_of_rows
 from passbench.policy.modules import Module
-from passbench.policy.nodes import children
+from passbench.policy.nodes import children, written_name
 from passbench.policy.scopes import COMPREHENSIONS, RETURN, Scope, defaults, open_scope
 from passbench.policy.steps import Steps
 
@@ -176,7 +176,7 @@ class Values:
         if name not in self._by_name:
             found = []
             for method in self._methods[name]:
-                static = any(ast.unparse(d) == "staticmethod" for d in method.decorator_list)
+                static = "staticmethod" in decorator_names(method)
                 found.append(self.groups.signature(method, 0 if static else 1))
             self._by_name[name] = self.groups.common(found)
         return self._by_name[name]
@@ -251,7 +251,7 @@ class Values:
     def _of_function(self, function: ast.FunctionDef, node: ast.expr, scope: Scope) -> int:
         self.noted.add(node)
         targets = (d.func if isinstance(d, ast.Call) else d for d in function.decorator_list)
-        known = all((scope.module.dotted(t) or ast.unparse(t)) in _KNOWN_DECORATORS for t in targets)
+        known = all((scope.module.dotted(t) or written_name(t)) in _KNOWN_DECORATORS for t in targets)
         return self.groups.join(self.groups.new(function), None if known else ANYTHING)
 
     def _of_class(self, own: ast.ClassDef) -> int:

@@ -14,6 +14,8 @@ from passbench.policy.nodes import bound_by
 
 _TORCH_MODULES = frozenset(("torch.nn.Module", "torch.nn.modules.Module"))
 _IN_CLASS = "{} of {}"
+_MOST_WRITTEN = 20_000
+"""Parameters of all methods of a module that are written for another name of one."""
 
 
 def plain_name(kernel: str) -> str:
@@ -51,6 +53,7 @@ def lift_class_kernels(tree: ast.Module, is_kernel: Callable[[ast.FunctionDef], 
 def call_by_other_names(tree: ast.Module) -> None:
     """`OTHER = METHOD` in a class whose method stands above, as `def OTHER(self, …): return self.METHOD(…)`, in place.
     Both names are bound once in the class."""
+    left = _MOST_WRITTEN
     for own in tree.body:
         if not isinstance(own, ast.ClassDef):
             continue
@@ -68,7 +71,8 @@ def call_by_other_names(tree: ast.Module) -> None:
                 made = copy.deepcopy(method)  # of which nobody else writes a call
                 made.name = target.id
             elif method is not None:
-                made = _calling(target.id, method, member)
+                left -= len(method.args.args)
+                made = _calling(target.id, method, member) if left >= 0 else None
             if made is not None:
                 own.body[number] = made
                 own.__dict__.pop("_children", None)

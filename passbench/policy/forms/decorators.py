@@ -9,6 +9,8 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping
 
+from passbench.policy.nodes import quoted
+
 _MOST_COPIED = 4000
 """Nodes by which a module grows at most where several decorators share a dict, or kernels a decorator."""
 _OF_KERNELS = frozenset(("triton.autotune", "triton.heuristics"))
@@ -198,11 +200,11 @@ def fault_of_call(decorator: ast.expr, dotted: str, literals: Mapping[str, ast.e
         return ""
     given = [*decorator.args, *(k.value for k in decorator.keywords)]
     if dotted in _AS_THEY_ARE and given:
-        return f"write @{ast.unparse(decorator.func)} without arguments: it would decorate these"
+        return f"write @{quoted(decorator.func)} without arguments: it would decorate these"
     if dotted in _WITH_OPTIONS and (decorator.args or "fn" in {k.arg for k in decorator.keywords}):
-        return f"@{ast.unparse(decorator.func)}(…) takes options by name alone: it would decorate what stands first"
+        return f"@{quoted(decorator.func)}(…) takes options by name alone: it would decorate what stands first"
     if dotted in _WITH_NUMBERS and not all(_is_number(one, literals) for one in given):
-        return f"@{ast.unparse(decorator.func)}(…) takes numbers, written out: it would decorate a function"
+        return f"@{quoted(decorator.func)}(…) takes numbers, written out: it would decorate a function"
     return ""
 
 

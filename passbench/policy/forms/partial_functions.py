@@ -12,10 +12,12 @@ import copy
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from passbench.policy.nodes import bound_names, walk
+from passbench.policy.nodes import bound_names, placed, walk, written_name
 
 _MOST_COPIED = 4000
 """Nodes by which the modules of a pass grow at most."""
+_MOST_WRITTEN = 20_000
+"""Parameters of all functions that are written for partial ones, and decorators of what these call."""
 
 
 def write_partials(trees: Mapping[str, ast.Module]) -> None:
@@ -39,8 +41,9 @@ def write_partials(trees: Mapping[str, ast.Module]) -> None:
                 one.keywords = [*(k for k in whole.keywords if k.arg not in given), *one.keywords]
             written.add(call)
         tree.body = [s for s in tree.body if not (isinstance(s, ast.Assign) and s.value in written)]
+    left = _MOST_WRITTEN
     for tree in trees.values():
-        _write_as_functions(tree)
+        left = _write_as_functions(tree, left)
     for tree in trees.values():  # `passbench.policy.nodes` lists anew what is below each node
         for node in ast.walk(tree):
             node.__dict__.pop("_children", None)
@@ -76,7 +79,7 @@ def _made(tree: ast.Module) -> dict[str, ast.Call]:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(args=[_, *_]) as call) if bound[name] == 1:
                 parts = [*call.args, *(keyword.value for keyword in call.keywords)]
                 named = all(keyword.arg is not None for keyword in call.keywords)
-                if named and ast.unparse(call.func) in makers and all(_is_fixed(part, bound) for part in parts):
+                if named and written_name(call.func) in makers and all(_is_fixed(part, bound) for part in parts):
                     found[name] = call
     return found
 
@@ -104,25 +107,33 @@ def _calls(tree: ast.Module, made: Mapping[str, ast.Call]) -> list[tuple[ast.Cal
     return [(made[name], calls) for name, calls in found.items() if len(calls) == named[name]]
 
 
-def _write_as_functions(tree: ast.Module) -> None:
+def _write_as_functions(tree: ast.Module, left: int) -> int:
     """Write `NAME = functools.partial(f, …)` as `def NAME(…): return f(…)`, in place, at the top of a module and in its
-    functions; and a partial function in a list or dict as a lambda."""
+    functions; and a partial function in a list or dict as a lambda. `left`: parameters that may be written for them;
+    those that are left then are returned."""
     bound, makers = bound_names(tree), _makers(tree)
     known = {s.name: s for s in tree.body if isinstance(s, ast.FunctionDef) and bound[s.name] == 1}
+
+    def written(call: ast.Call, of: ast.FunctionDef) -> ast.Lambda | None:
+        nonlocal left
+        given = of.args
+        left -= sum(map(len, (given.posonlyargs, given.args, given.kwonlyargs, of.decorator_list)))
+        return _as_lambda(call, of) if left >= 0 else None
+
     places: list[tuple[list[ast.stmt], Counter[str], bool]] = [(tree.body, bound, True)] if makers else []
     while places:
         block, of_scope, at_top = places.pop()
         for number, statement in enumerate(block):
             match statement:
                 case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(args=[ast.Name(id=of), *_]) as call) if (
-                    (of_scope[name] == 1 or not at_top) and of in known and ast.unparse(call.func) in makers
+                    (of_scope[name] == 1 or not at_top) and of in known and written_name(call.func) in makers
                 ):
-                    made = _as_lambda(call, known[of])
+                    made = written(call, known[of])
                     if made is not None and of_scope[name] > 1:
-                        statement.value = ast.fix_missing_locations(ast.copy_location(made, call))
+                        statement.value = placed(made, call)
                     elif made is not None:
                         function = ast.FunctionDef(name, made.args, [ast.Return(made.body)], [], None, None)
-                        block[number] = ast.fix_missing_locations(ast.copy_location(function, statement))
+                        block[number] = placed(function, statement)
                         known |= {name: function} if at_top else {}
                     continue
             inner = bound_names(statement) if isinstance(statement, ast.FunctionDef) else of_scope
@@ -134,9 +145,10 @@ def _write_as_functions(tree: ast.Module) -> None:
         items = display.values if isinstance(display, ast.Dict) else display.elts
         for number, item in enumerate(items):
             match item:
-                case ast.Call(args=[ast.Name(id=of), *_]) if of in known and ast.unparse(item.func) in makers:
-                    made = _as_lambda(item, known[of])
-                    items[number] = item if made is None else ast.fix_missing_locations(ast.copy_location(made, item))
+                case ast.Call(args=[ast.Name(id=of), *_]) if of in known and written_name(item.func) in makers:
+                    made = written(item, known[of])
+                    items[number] = item if made is None else placed(made, item)
+    return left
 
 
 def _as_lambda(call: ast.Call, of: ast.FunctionDef) -> ast.Lambda | None:
@@ -145,7 +157,7 @@ def _as_lambda(call: ast.Call, of: ast.FunctionDef) -> ast.Lambda | None:
     order, given = [*a.posonlyargs, *a.args], call.args[1:]
     named = {k.arg: k.value for k in call.keywords}
     late = {p.arg for p in (*order[len(given) :], *a.kwonlyargs)} - {p.arg for p in a.posonlyargs}
-    plain = a.vararg is None and a.kwarg is None and all(ast.unparse(d) == "torch.fx.wrap" for d in of.decorator_list)
+    plain = a.vararg is None and a.kwarg is None and all(written_name(d) == "torch.fx.wrap" for d in of.decorator_list)
     if (
         not plain
         or len(given) > len(order)
@@ -164,7 +176,7 @@ def _as_lambda(call: ast.Call, of: ast.FunctionDef) -> ast.Lambda | None:
         isinstance(defaults.get(p.arg, _NOTHING), ast.Constant) for p in rest + a.kwonlyargs if p.arg not in named
     ):
         return None
-    fixed = [f"given {number}" for number in range(len(given))]  # names that no source can spell
+    fixed = [f"given {number} to {of.name}" for number in range(len(given))]  # names that no source can spell
     values = {p.arg: named.get(p.arg, defaults.get(p.arg)) for p in by_name} | dict(zip(fixed, given, strict=True))
     arguments = ast.arguments(
         [ast.arg(p.arg) for p in in_order if p in a.posonlyargs],

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from passbench.policy.allowlists import ERRORS
 from passbench.policy.forms.casts import without_casts
 from passbench.policy.forms.json_texts import JsonTexts
-from passbench.policy.nodes import children
+from passbench.policy.nodes import children, placed
 
 Dotted = Callable[[ast.expr], str | None]
 _ENVIRONMENT = frozenset(("os.environ.get", "os.getenv"))
@@ -91,7 +91,7 @@ def _plain(node: ast.AST, dotted: Dotted, bound: Collection[str], once: bool, te
         found = _lambda(("a list", "an index"), ast.Subscript(_named("a list"), _named("an index"), ast.Load()))
     elif isinstance(node, ast.Compare) and once and _asks(node, dotted):
         found = ast.Constant(False)
-    made = node if found is None else ast.fix_missing_locations(ast.copy_location(found, node))
+    made = node if found is None else placed(found, node)
     named = isinstance(made, ast.Attribute) and made.attr in ("__name__", "__qualname__")
     return _of_type(made) if named and isinstance(made.ctx, ast.Load) and "type" not in bound else made
 
@@ -151,7 +151,7 @@ def _with_keys(node: ast.Call, bound: Collection[str]) -> ast.expr | None:
             loop = ast.comprehension(ast.Name("a key", ast.Store()), keys, [], 0)
             value = rest[0] if rest else ast.Constant(None)
             made = ast.DictComp(ast.Name("a key", ast.Load()), value, [loop])
-            return ast.fix_missing_locations(ast.copy_location(made, node))
+            return placed(made, node)
     return None
 
 

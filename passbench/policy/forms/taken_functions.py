@@ -3,12 +3,16 @@ the module which imports it."""
 
 import ast
 import copy
+import itertools
+from collections import Counter
 from collections.abc import Mapping
 
 from passbench.contract import PACKAGE
 from passbench.policy.nodes import bound_at
 
 _TAKEN = ("replacement_args", "replacement_func")
+_MOST_COPIED = 20_000
+"""Nodes by which the modules of a pass grow at most: 255 of them may take one function."""
 
 
 def write_taken_functions(trees: Mapping[str, ast.Module], rules: tuple[str, ...]) -> None:
@@ -18,13 +22,17 @@ def write_taken_functions(trees: Mapping[str, ast.Module], rules: tuple[str, ...
     that the other module's returns, or, where that module is not listed, what a call of it returns. Call this before
     anything walks the trees.
     """
+    bound = {name: _bound(tree) for name, tree in trees.items()}
+    left = _MOST_COPIED
     for rule in rules:
         for statement in list(trees[rule].body) if rule in trees else ():
             source = _source(statement)
             for alias in list(statement.names) if source in trees else ():
                 taken = alias.name in _TAKEN and alias.asname in (None, alias.name)
-                function = _only(trees[source], alias.name) if taken else None
-                if function is None or _count(trees[rule], alias.name) != 1:
+                alone = taken and bound[source][alias.name] == 1 == bound[rule][alias.name]
+                function = _plain(trees[source], alias.name) if alone else None
+                left -= _size(function) if function is not None and left >= 0 else 0
+                if function is None or left < 0:
                     continue
                 made = _made(function, alias, source if source not in rules else None, trees[source])
                 if made is not None:
@@ -39,15 +47,20 @@ def _source(statement: ast.stmt) -> str:
     return source if statement.level else source.removeprefix(f"{PACKAGE}.")
 
 
-def _only(tree: ast.Module, name: str) -> ast.FunctionDef | None:
-    """The plain function of this name at the top of a module, which binds it in no other way."""
-    found = [s for s in tree.body if isinstance(s, ast.FunctionDef) and s.name == name and not s.decorator_list]
-    return found[0] if found and _count(tree, name) == 1 else None
+def _plain(tree: ast.Module, name: str) -> ast.FunctionDef | None:
+    """The function of this name without decorators at the top of a module."""
+    found = (s for s in tree.body if isinstance(s, ast.FunctionDef) and s.name == name and not s.decorator_list)
+    return next(found, None)
 
 
-def _count(tree: ast.Module, name: str) -> int:
-    """How often a module binds a name, or declares it global."""
-    return sum(bound_at(node).count(name) for node in ast.walk(tree))
+def _bound(tree: ast.Module) -> Counter[str]:
+    """How often a module binds each of these names, or declares it global."""
+    return Counter(name for node in ast.walk(tree) for name in bound_at(node) if name in _TAKEN)
+
+
+def _size(function: ast.FunctionDef) -> int:
+    """Nodes of a function, as many as may be copied and one more at most."""
+    return sum(1 for _ in itertools.islice(ast.walk(function), _MOST_COPIED + 1))
 
 
 def _made(

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from passbench.policy.nodes import bound_at
+from passbench.policy.nodes import bound_at, written_name
 
 HANDED_TO_PASSBENCH = frozenset("pattern replacement_args replacement_func".split())
 _ONLY_RUN_AS_A_SCRIPT = "__main__"
@@ -120,7 +120,7 @@ def _is_plain_class(node: ast.stmt, library: Mapping[str, str]) -> bool:
     the module stand for."""
     if not isinstance(node, ast.ClassDef) or node.decorator_list or node.keywords or node.name.startswith("__"):
         return False
-    written = (ast.unparse(base).partition(".") for base in node.bases)
+    written = (written_name(base).partition(".") for base in node.bases)
     based = [library.get(first, "") + dot + rest in _BASES for first, dot, rest in written]
     if not based or not all(based) or getattr(node, "type_params", None):
         return False

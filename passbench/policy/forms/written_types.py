@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 from passbench.policy import allowlists as names
-from passbench.policy.nodes import bound_names, children, walk
+from passbench.policy.nodes import bound_names, children, quoted, walk
 
 Dotted = Callable[[ast.expr], str | None]
 _PARTS = (
@@ -31,9 +31,9 @@ def fault_of_type(node: ast.expr, is_value: Callable[[ast.expr, ast.expr], bool]
         while isinstance(before, ast.Attribute):
             before = before.value
         if before is not None and not isinstance(before, ast.Name):
-            return f"{ast.unparse(part)}: in a type, brackets and dots stand behind a name alone"
+            return f"{quoted(part)}: in a type, brackets and dots stand behind a name alone"
         if isinstance(part, ast.Subscript) and is_value(part.value, before):
-            return f"{ast.unparse(part.value)} is no type; in a type, brackets stand behind a class alone"
+            return f"{quoted(part.value)} is no type; in a type, brackets stand behind a class alone"
     return ""
 
 

@@ -9,7 +9,7 @@ from passbench.policy.host.expressions import Expressions
 from passbench.policy.kernels.addresses import is_constant
 from passbench.policy.kernels.launch_arguments import fault_of_launch
 from passbench.policy.modules import Module
-from passbench.policy.nodes import bound_names, walk
+from passbench.policy.nodes import bound_names, quoted, walk
 from passbench.policy.scopes import RETURN, Scope, ValueKind, defaults, joined, parameters
 
 Keywords = dict[str | None, ValueKind]
@@ -201,7 +201,7 @@ class Arguments(Expressions):
         """Report a call of a value that may be an operator of torch, and would write with these arguments."""
         written = keywords.get("out", ValueKind.OWN)
         if self.operators_handed_on and written not in (ValueKind.OWN, ValueKind.SCALAR):
-            message = f"{ast.unparse(node.func)} may be an operator that writes into its out=; {WRITE_ADVICE}"
+            message = f"{quoted(node.func)} may be an operator that writes into its out=; {WRITE_ADVICE}"
             self.find("in_place", scope.module, node, message)
         self._check_choices(node, positional, keywords, scope)
 
@@ -222,7 +222,7 @@ class Arguments(Expressions):
             plain = [a if a in found or kinds.get(id(a)) is ValueKind.SCALAR else off for a in node.args]
             foreign = [w for w in operators.library_call(stored, plain, named).written if self._is_foreign(w, kinds)]
             if foreign:
-                message = f"{ast.unparse(node.func)} may be {stored}, which writes into {ast.unparse(foreign[0])} here"
+                message = f"{quoted(node.func)} may be {stored}, which writes into {quoted(foreign[0])} here"
                 self.find("in_place", scope.module, node, f"{message}; call it by its name")
 
     def may_be(self, called: ast.expr, scope: Scope) -> list[str]:

@@ -11,7 +11,7 @@ from passbench.policy.host.classes import ClassFacts, Lineages, facts_of
 from passbench.policy.item_parts import CollectedArguments
 from passbench.policy.library_members import is_of_contexts
 from passbench.policy.modules import Module, Report, is_builtin
-from passbench.policy.nodes import walk
+from passbench.policy.nodes import quoted, walk
 from passbench.policy.scopes import (
     ITEM_OF_RETURN,
     Kinds,
@@ -317,7 +317,7 @@ class Bindings:
             if not handed_in and (owner.node, container.id) not in self.shared:
                 return
         advice = "put tensors and functions into a list or dict of this module by the name under which it was made"
-        self.find("container", scope.module, container, f"{ast.unparse(container)} may be another's; {advice}")
+        self.find("container", scope.module, container, f"{quoted(container)} may be another's; {advice}")
 
     def rest_of(self, node: ast.expr) -> list[ValueKind] | None:
         """The kinds of what a parameter `*args` holds; see `passbench.policy.host.arguments`."""

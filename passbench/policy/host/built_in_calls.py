@@ -9,7 +9,7 @@ from passbench.policy.flow.class_parts import is_plain
 from passbench.policy.flow.groups import Instance
 from passbench.policy.host.bindings import HOOK, METHODS
 from passbench.policy.host.operator_calls import OperatorCall, OperatorCalls
-from passbench.policy.nodes import walk
+from passbench.policy.nodes import quoted, walk
 from passbench.policy.scopes import RETURN, Scope, ValueKind, joined, parameters
 
 _KEYED = frozenset("sorted min max".split())
@@ -209,7 +209,7 @@ class BuiltInCalls(OperatorCalls):
             computes = (scope.module.dotted(key) or "").startswith("torch.")
             returned = ValueKind.TENSOR if computes else self.returned_by(key, scope)
         if returned.holds_tensors:
-            self.read(f"{what} reads what {ast.unparse(key)} returns, which may be a tensor", scope, key)
+            self.read(f"{what} reads what {quoted(key)} returns, which may be a tensor", scope, key)
 
     def methods_read(self, node: ast.expr, scope: Scope) -> Sequence[ast.FunctionDef]:
         """The methods of the pass that an attribute may be, read off an instance of the pass's, or static ones off
@@ -286,7 +286,7 @@ class BuiltInCalls(OperatorCalls):
         returned = self.called_by_library(handed, [item], scope) if name != "map" else None
         if returned is not None:
             if returned.holds_tensors:
-                self.read(f"{name}() reads what {ast.unparse(handed)} returns, which may be a tensor", scope, node)
+                self.read(f"{name}() reads what {quoted(handed)} returns, which may be a tensor", scope, node)
             return rest
         if not isinstance(handed, ast.Name) or handed.id not in names.HANDED_ON or scope.find(handed.id) is not None:
             return None

@@ -29,7 +29,7 @@ from passbench.policy.host.replacements import Replacements
 from passbench.policy.kernels.addresses import base_parameters, callee, is_constant
 from passbench.policy.library_members import is_usable
 from passbench.policy.modules import Module, Report, is_builtin
-from passbench.policy.nodes import children, walk
+from passbench.policy.nodes import children, quoted, walk
 from passbench.policy.own_place import extends_path, tests_path
 from passbench.policy.scopes import RETURN, Scope, ValueKind, open_scope, parameters
 from passbench.policy.steps import Steps
@@ -84,10 +84,10 @@ class HostChecker(Replacements):
                 message = "a type without a value stands behind a plain name; leave it out here"
                 self._target.at("annotation", module, typed, message)
             for name in stray_functions(module.tree, module.dotted, module.names_bound):
-                message = f"{ast.unparse(name)} is no type; a type that is a value is made of types"
+                message = f"{quoted(name)} is no type; a type that is a value is made of types"
                 self._target.at("annotation", module, name, message)
             for asked in kept_types(module.tree, module.names_bound) if "__contains__" in self.methods else ():
-                message = f"{ast.unparse(asked)[:80]} hands a type to a __contains__; write the types out in a tuple"
+                message = f"{quoted(asked)} hands a type to a __contains__; write the types out in a tuple"
                 self._target.at("forbidden_name", module, asked, message)
             for node in (n for n in walk(module.tree) if isinstance(n, ast.comprehension) and n.is_async):
                 self._target.at("expression", module, node.iter, "a pass has no async; write for … in …")
@@ -136,7 +136,7 @@ class HostChecker(Replacements):
             if not (of_pass or module.sibling_function(module.dotted(base) or "")):
                 continue
             if found is None or found.name in self.class_homes[found].namespaces:
-                message = f"{ast.unparse(base)} is no class of the pass; derive from a class, by its name"
+                message = f"{quoted(base)} is no class of the pass; derive from a class, by its name"
                 self._target.at("module_statement", module, own, message)
 
     def _check_beside_torch_modules(self) -> None:
@@ -172,9 +172,11 @@ class HostChecker(Replacements):
         """Whether a name in a kernel is a parameter `tl.constexpr` that is a kernel in every launch. What another
         kernel or a configuration of `triton.autotune` gives is not followed."""
         home = self.kernel_homes[kernel]
+        if name not in self._constants(kernel) or name in home.globals or kernel in self._called_in_kernels:
+            return False
         tuned = any(home.dotted(getattr(d, "func", d)) == "triton.autotune" for d in kernel.decorator_list)
         stored = (n for s in kernel.body for n in walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
-        if tuned or kernel in self._called_in_kernels or name not in self._constants(kernel) or name in home.globals:
+        if tuned:
             return False
         self.steps.take(len(walk(kernel)))
         return name not in {n.id for n in stored} and bool(self.flow.kernels_given(kernel, name))
@@ -250,7 +252,7 @@ class HostChecker(Replacements):
                 waiting += [*node.body, *node.orelse]
                 continue
             if isinstance(node, ast.Call) and node not in self.seen:
-                message = f"{ast.unparse(node)[:80]} stands where a pass calls nothing; call it in the wrapper"
+                message = f"{quoted(node)} stands where a pass calls nothing; call it in the wrapper"
                 self.find("expression", module, node, message)
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
                 calls = [d for d in node.decorator_list if isinstance(d, ast.Call)]

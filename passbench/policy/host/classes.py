@@ -11,6 +11,7 @@ from passbench.policy import allowlists as names
 from passbench.policy.flow.class_parts import (
     assigned_to_self,
     class_fields,
+    decorator_names,
     is_plain,
     is_property,
     is_setter,
@@ -19,7 +20,7 @@ from passbench.policy.flow.class_parts import (
 from passbench.policy.forms import comparisons, decorators
 from passbench.policy.library_members import is_of_plain_objects, is_taken, is_usable, may_be_both
 from passbench.policy.modules import Module, Report, is_builtin
-from passbench.policy.nodes import assigned_by, bound_by, walk
+from passbench.policy.nodes import assigned_by, bound_by, quoted, walk, written_name
 from passbench.policy.scopes import parameters
 from passbench.policy.steps import Steps
 from passbench.policy.suggestions import advice_on
@@ -125,7 +126,7 @@ def check_class(module: Module, own: ast.ClassDef, report: Report, *, inherits: 
     members of a library's class, so that its fields have no name of those either."""
     mixes = _mixes_in(module, own)
     for base in own.bases:
-        dotted = module.dotted(base) or ast.unparse(base)
+        dotted = module.dotted(base) or written_name(base)
         place = module.sibling_function(dotted)
         of_python = isinstance(base, ast.Name) and base.id not in module.names_bound  # or a variable of the pass
         mixed_in = mixes and of_python and base.id in _MIXED_IN
@@ -134,7 +135,7 @@ def check_class(module: Module, own: ast.ClassDef, report: Report, *, inherits: 
         listed = dotted in names.CLASS_BASES and (of_python or module.dotted(base) is not None)
         if not listed and dotted not in module.classes and place is None and not mixed_in:
             advice = advice_on(dotted) or "write a function or a dataclass"
-            message = f"a class of a pass may not derive from {dotted}; {advice}"
+            message = f"a class of a pass may not derive from {dotted or quoted(base)}; {advice}"
             report.at("module_statement", module, own, message)
     total = [k.arg for k in own.keywords] == ["total"] and isinstance(own.keywords[0].value, ast.Constant)
     of_keys = total and [module.dotted(base) for base in own.bases] == ["typing.TypedDict"]
@@ -144,7 +145,7 @@ def check_class(module: Module, own: ast.ClassDef, report: Report, *, inherits: 
         target = decorator.func if isinstance(decorator, ast.Call) else decorator
         if module.dotted(target) not in names.CLASS_DECORATORS:
             advice = advice_on(module.dotted(target) or "") or "leave it out, or write a function that makes instances"
-            message = f"decorator {ast.unparse(target)} is not allowed on a class; {advice}"
+            message = f"decorator {quoted(target)} is not allowed on a class; {advice}"
             report.at("decorator", module, own, message)
         elif fault := decorators.fault_of_call(decorator, module.dotted(target) or "", module.literals):
             report.at("decorator", module, own, fault)
@@ -262,7 +263,7 @@ def _check_function(module: Module, own: ast.ClassDef, report: Report) -> None:
     else torch looks for in it would get arguments that the policy has not followed."""
     for statement in own.body:
         if isinstance(statement, ast.FunctionDef):
-            static = {ast.unparse(d) for d in statement.decorator_list} <= {"staticmethod"}
+            static = decorator_names(statement) <= {"staticmethod"}
             fits = statement.name in ("forward", "backward") and static
         else:
             bound = {n.id for n in walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}

@@ -9,7 +9,7 @@ from passbench.policy.forms.context_managers import runs_at_the_end
 from passbench.policy.forms.written_types import attributes_in_type, fault_of_type
 from passbench.policy.host.bindings import HOOK
 from passbench.policy.host.named_values import NamedValues
-from passbench.policy.nodes import walk
+from passbench.policy.nodes import quoted, walk
 from passbench.policy.scopes import COMPREHENSIONS, RETURN, Scope, ValueKind, joined, parameters
 
 _TYPES_OF_ITEMS = frozenset("tuple list dict".split())
@@ -222,7 +222,7 @@ class Expressions(NamedValues):
         for part, root in attributes_in_type(node) if node is not None else ():
             variable = isinstance(root, ast.Name) and scope.find(root.id) is not None
             if (variable or scope.module.is_of_sibling(part)) and self.own_class(part.value, scope) is None:
-                self.find("annotation", scope.module, node, f"{ast.unparse(part)} is no type; name a class")
+                self.find("annotation", scope.module, node, f"{quoted(part)} is no type; name a class")
 
     def _type_parts(self, node: ast.expr, scope: Scope) -> str | None:
         """`_BUILT_IN` for a type with a built-in type in it, such as `int | tuple[int, ...] | None`; `_TYPE` for any

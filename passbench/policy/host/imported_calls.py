@@ -9,6 +9,7 @@ from passbench.policy.host.bindings import FIELDS, HOOK, WRITE_ADVICE
 from passbench.policy.host.method_calls import MethodCalls
 from passbench.policy.host.operator_calls import OperatorCall
 from passbench.policy.kernels.launch_arguments import fault_of_constants
+from passbench.policy.nodes import quoted
 from passbench.policy.scopes import RETURN, Scope, ValueKind, joined, parameters
 
 
@@ -230,9 +231,7 @@ class ImportedCalls(MethodCalls):
         switches = {n for one in self.may_be(rest.func, scope) for n in ("inplace", *operators.switched_by(one))}
         for k in node.keywords if switches else ():
             if k.arg is None or (k.arg in switches and not (isinstance(k.value, ast.Constant) and not k.value.value)):
-                message = (
-                    f"{ast.unparse(rest.func)} may be an operator that writes by what it gets here; {WRITE_ADVICE}"
-                )
+                message = f"{quoted(rest.func)} may be an operator that writes by what it gets here; {WRITE_ADVICE}"
                 self.find("in_place", scope.module, node, message)
 
     def _fix_first(self, function: ast.FunctionDef, given: list[ValueKind], node: ast.Call, scope: Scope) -> None:

@@ -6,7 +6,7 @@ from collections import Counter, OrderedDict, deque
 
 from passbench.policy import allowlists as names
 from passbench.policy import item_parts, operators
-from passbench.policy.flow.class_parts import is_plain
+from passbench.policy.flow.class_parts import decorator_names, is_plain
 from passbench.policy.host.arguments import Keywords
 from passbench.policy.host.bindings import FIELDS
 from passbench.policy.host.built_in_calls import BuiltInCalls
@@ -14,7 +14,7 @@ from passbench.policy.host.classes import MAKING, fields_of
 from passbench.policy.host.named_values import SHARED_ADVICE
 from passbench.policy.host.operator_calls import OperatorCall
 from passbench.policy.library_members import fields_of_tensors_too, is_usable
-from passbench.policy.nodes import walk
+from passbench.policy.nodes import quoted, walk
 from passbench.policy.scopes import KEYS, Scope, ValueKind, joined, own_nodes
 from passbench.policy.suggestions import advice_on
 from storage.graph import targets
@@ -58,7 +58,7 @@ class MethodCalls(BuiltInCalls):
         positional, keywords = self._arguments(node, scope)
         results = [ValueKind.SCALAR]
         for method in found:
-            first = context or any(ast.unparse(d) == "classmethod" for d in method.decorator_list)
+            first = context or "classmethod" in decorator_names(method)
             given = [ValueKind.SCALAR, *positional] if first else positional  # the context, or the class
             if is_plain(method) and not context and name not in MAKING:
                 self.handed_on.add(self.classes_of_methods[method])
@@ -377,7 +377,7 @@ class MethodCalls(BuiltInCalls):
         self.let_libraries_call()
         for key in (k.value for k in node.keywords if k.arg in ("key", None)):
             if self.returned_by(key, scope).holds_tensors:
-                self.read(f".sort() reads what {ast.unparse(key)} returns, which may be a tensor", scope, node)
+                self.read(f".sort() reads what {quoted(key)} returns, which may be a tensor", scope, node)
 
     def _call_own(
         self, node: ast.Call, name: str, positional: list[ValueKind], keywords: Keywords, scope: Scope

@@ -12,6 +12,7 @@ from passbench.policy.host.classes import fields_of
 from passbench.policy.host.given import Given
 from passbench.policy.item_parts import parts_of_union
 from passbench.policy.library_members import does_more, fields_of_tensors_too, is_of_plain_objects
+from passbench.policy.nodes import quoted, written_name
 from passbench.policy.scopes import ITEMS, Scope, ValueKind, joined
 from passbench.policy.suggestions import advice_on
 
@@ -167,7 +168,7 @@ class NamedValues(Given):
         if dotted in names.ALLOCATORS | names.SCALAR_CALLS | names.COLLECTING_CALLS | names.LAUNCHING:
             self.find("function_as_value", scope.module, node, f"call {dotted} where it is needed")
         elif dotted in names.MODULES or dotted in scope.module.siblings or names.may_import(dotted):
-            message = f"{ast.unparse(node)} is a module; use its members by name and do not hand it on"
+            message = f"{quoted(node)} is a module; use its members by name and do not hand it on"
             self.find("module_as_value", scope.module, node, message)
         elif dotted not in names.MATH and (stored := operators.stored_name(dotted)) is not None:
             effects = operators.library_call(stored, [], {})
@@ -217,7 +218,7 @@ class NamedValues(Given):
         """Report a value of this kind whose text would have an address: a function, kernel or class of the pass, an
         instance without a text of its own, an iterator, or a container of such."""
         if kind is ValueKind.ADDRESS or self.is_iterator(node, scope):
-            message = f"the text of {ast.unparse(node)} may have an address; write a name of your own as a string"
+            message = f"the text of {quoted(node)} may have an address; write a name of your own as a string"
             message += ", or give its class a __repr__"
             self.find("forbidden_name", scope.module, node, message)
 
@@ -310,7 +311,7 @@ class NamedValues(Given):
         if own.name in home.module.namespaces | home.module.torch_modules:
             return True
         bases = [base for base in own.bases if self.own_class(base, home) is None]
-        return any((home.module.dotted(base) or ast.unparse(base)) not in _WITHOUT_MEMBERS for base in bases)
+        return any((home.module.dotted(base) or written_name(base)) not in _WITHOUT_MEMBERS for base in bases)
 
     def is_of_instance(self, node: ast.Attribute, scope: Scope) -> bool:
         """Whether a member, of whose name others have one too, is read off an instance of a class of the pass: off

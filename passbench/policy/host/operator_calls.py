@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from passbench.policy import operators
 from passbench.policy.host.arguments import Arguments, Keywords
 from passbench.policy.host.bindings import HOOK, WRITE_ADVICE
-from passbench.policy.nodes import bound_names, walk
+from passbench.policy.nodes import bound_names, quoted, walk
 from passbench.policy.scopes import Scope, ValueKind
 from storage.graph import targets
 
@@ -65,7 +65,7 @@ class OperatorCalls(Arguments):
         kinds |= {id(call.named[key]): kind for key, kind in call.keywords.items() if key is not None}
         for written in effects.written:
             if not isinstance(written, ast.Constant) and not self._may_write(call, written, kinds.get(id(written))):
-                message = f"{call.name} writes into {ast.unparse(written)}; {WRITE_ADVICE}"
+                message = f"{call.name} writes into {quoted(written)}; {WRITE_ADVICE}"
                 self.find("in_place", scope.module, call.node, message)
         self._check_spread(call)
         if effects.scalar:

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from passbench.policy import allowlists as names
-from passbench.policy.flow.class_parts import is_plain
+from passbench.policy.flow.class_parts import decorator_names, is_plain
 from passbench.policy.forms.plain_form import returned_by_decorators
 from passbench.policy.host.classes import MAKING
 from passbench.policy.host.parameters import numbers_of_classes, parameter_kinds, picked
@@ -181,7 +181,7 @@ class Replacements(Statements):
         self.base_kind(value, scope, called=True)
         self.seen.add(value)
         for method in found:
-            bound = applied or any(ast.unparse(d) == "classmethod" for d in method.decorator_list)
+            bound = applied or "classmethod" in decorator_names(method)
             kinds = self._kinds(method, self.class_homes[own], call, int(bound))
             self.pass_arguments(method, [*[ValueKind.SCALAR] * bound, *kinds], dict(call.named))
         return True
@@ -231,8 +231,10 @@ class Replacements(Statements):
             found = module and self._named_replacement(module)
             if found and module.functions.get("replacement_args"):
                 counted.setdefault(found, []).append(numbers_of_classes(module, found))
-        for function, sets in counted.items() if any(map(any, counted.values())) else ():
-            if function.name not in self._used_names():  # the graph alone calls it
+        some = any(map(any, counted.values()))
+        used = self._used_names() if some else set()
+        for function, sets in counted.items() if some else ():
+            if function.name not in used:  # the graph alone calls it
                 self.class_numbers |= {(function, name) for name in set.intersection(*sets)}
 
     def _used_names(self) -> set[str]:

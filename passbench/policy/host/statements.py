@@ -12,7 +12,7 @@ from passbench.policy.host.bindings import FIELDS, METHODS, WRITE_ADVICE
 from passbench.policy.host.calls import Calls
 from passbench.policy.host.classes import bound_by_methods, fields_of, is_enumeration, own_fields
 from passbench.policy.modules import is_builtin
-from passbench.policy.nodes import walk
+from passbench.policy.nodes import quoted, walk
 from passbench.policy.scopes import (
     ITEM_OF_RETURN,
     ITEMS,
@@ -60,7 +60,7 @@ class Statements(Calls):
                 if before is ValueKind.EITHER and added.is_tensor:
                     after = ValueKind.TENSOR  # where it is a tensor already it is the same one
                 if before is ValueKind.TENSOR:
-                    message = f"{ast.unparse(node)} writes into {ast.unparse(node.target)}; {WRITE_ADVICE}"
+                    message = f"{quoted(node)} writes into {quoted(node.target)}; {WRITE_ADVICE}"
                     self.find("in_place", scope.module, node, message)
                 elif not before.is_tensor:
                     self.put_into(node.target, added, scope)  # `+=` changes a list in place
@@ -223,7 +223,7 @@ class Statements(Calls):
             dotted = scope.module.dotted(decorator) or getattr(decorator, "id", "")
             decorators.add(dotted)
             if dotted not in names.METHOD_DECORATORS or scope.find(dotted) is not None:
-                message = f"decorator {ast.unparse(decorator)} is not allowed on a method"
+                message = f"decorator {quoted(decorator)} is not allowed on a method"
                 self.find("decorator", scope.module, node, message)
         fields = self._class_scope(own, scope)  # defaults may name constants of the class
         self._signature(node, fields)
@@ -349,7 +349,7 @@ class Statements(Calls):
         if dotted not in allowed:
             advice = "torch.fx.wrap and functools.lru_cache on functions, triton.jit on kernels"
             advice = advice_on(dotted or "") or f"use {advice}"
-            self.find("decorator", scope.module, node, f"decorator {ast.unparse(target)} is not allowed; {advice}")
+            self.find("decorator", scope.module, node, f"decorator {quoted(target)} is not allowed; {advice}")
         elif dotted == names.WRAP and not isinstance(scope.node, ast.Module):
             message = "torch wraps functions at the top of a module alone; leave @torch.fx.wrap out here"
             self.find("decorator", scope.module, node, message)

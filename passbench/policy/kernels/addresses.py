@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from passbench.policy.kernels.assembly import ASSEMBLY, fault
 from passbench.policy.modules import Module, Report
-from passbench.policy.nodes import children, walk
+from passbench.policy.nodes import children, quoted, walk, written_name
 from passbench.policy.scopes import parameters
 from passbench.policy.steps import Steps
 
@@ -156,7 +156,7 @@ class Addresses:
             if isinstance(node, ast.Call):
                 self._check_call(module, function, node, report)
             elif self._asks_for_address(module, function, node):
-                message = f"{ast.unparse(node)[:80]} hands an address to what may be host code; compare numbers"
+                message = f"{quoted(node)} hands an address to what may be host code; compare numbers"
                 report.at("address", module, node, message)
 
     def _asks_for_address(self, module: Module, kernel: ast.FunctionDef, node: ast.AST) -> bool:
@@ -180,8 +180,8 @@ class Addresses:
                     and (above.attr in _HARMLESS[node.attr] or (single and above.attr == "element_ty"))
                 )
                 if not harmless and self._is_address(module, function, node.value):
-                    instead = f"{ast.unparse(node.value)}.dtype.element_ty"
-                    message = f"{ast.unparse(node)} is the type of an address; write {instead}"
+                    instead = f"{quoted(node.value)}.dtype.element_ty"
+                    message = f"{quoted(node)} is the type of an address; write {instead}"
                     report.at("address", module, node, message)
 
     def _check_call(self, module: Module, function: ast.FunctionDef, node: ast.Call, report: Report) -> None:
@@ -190,7 +190,7 @@ class Addresses:
             report.at("assembly", module, node, message)
         given = [*node.args, *(k.value for k in node.keywords)]
         if dotted in _ALIKE and self._mixes(module, function, node, _ALIKE[dotted]):
-            message = f"{ast.unparse(node)[:80]} would take a number for an address; give it addresses alone or numbers"
+            message = f"{quoted(node)} would take a number for an address; give it addresses alone or numbers"
             report.at("address", module, node, message)
         if callee(self._modules, module, node.func) is not None or dotted in _SAME | _SHOWS:
             given = []
@@ -200,9 +200,7 @@ class Addresses:
             given.append(node.func.value)
         for value in given:
             if self._is_address(module, function, value):
-                message = (
-                    f"{ast.unparse(value)} may be an address, which is no number; use it in tl.load and tl.store, or"
-                )
+                message = f"{quoted(value)} may be an address, which is no number; use it in tl.load and tl.store, or"
                 message += " launch the kernel by its name with each argument written out"
                 report.at("address", module, node, message)
                 return
@@ -308,7 +306,7 @@ def base_parameters(
 def is_constant(parameter: ast.arg) -> bool:
     """Whether a kernel's parameter is a `tl.constexpr`; `kernels.py` refuses what only looks like one."""
     node = parameter.annotation
-    text = node.value if isinstance(node, ast.Constant) else ast.unparse(node) if node is not None else ""
+    text = node.value if isinstance(node, ast.Constant) else written_name(node) if node is not None else ""
     return text in CONSTEXPR
 
 

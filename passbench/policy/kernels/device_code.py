@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from passbench.policy import allowlists as names
 from passbench.policy.kernels.addresses import CONSTEXPR, Addresses
 from passbench.policy.modules import Module, Report, is_builtin
-from passbench.policy.nodes import children, walk
+from passbench.policy.nodes import children, quoted, walk, written_name
 from passbench.policy.scopes import own_nodes, parameters
 from passbench.policy.suggestions import USUAL_IMPORTS
 
@@ -68,7 +68,7 @@ def _is_plain_type(module: Module, node: ast.expr) -> bool:
     annotation is "*fp32" as an address."""
     if isinstance(node, ast.Constant):
         return node.value in CONSTEXPR | _NAMED_TYPES
-    text, dotted = ast.unparse(node), module.dotted(node)
+    text, dotted = written_name(node), module.dotted(node)
     if _base(node) not in module.imports.keys() | module.globals and _base(node) in _LIBRARIES:
         return True  # Python stops at the name, and the kernel's body is told what to import
     if text in CONSTEXPR:
@@ -136,7 +136,7 @@ def _check(module: Module, node: ast.AST, local: set[str], modules: dict[str, Mo
     if isinstance(node, ast.stmt | ast.expr) and not isinstance(node, _PARTS):
         report.at("kernel", module, node, f"{type(node).__name__} is no part of a Triton kernel")
     if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
-        message = f"{ast.unparse(node)[:80]} may be a list of the host's; write to a name, or to memory by tl.store"
+        message = f"{quoted(node)} may be a list of the host's; write to a name, or to memory by tl.store"
         report.at("kernel", module, node, message)
     if isinstance(node, ast.Attribute | ast.Name):
         dotted = module.dotted(node)
@@ -215,7 +215,7 @@ def _check_called(
         else:
             known = isinstance(function, ast.Attribute) and function.attr not in {*members, "value"}
         if not known:
-            written = ast.unparse(function)[:80]
+            written = quoted(function)
             message = f"{written} may be host code; name a kernel, or a function of tl, where it is called, and choose"
             message += " by a tl.constexpr: if KIND == 0: …"
             report.at("kernel", module, call, message)

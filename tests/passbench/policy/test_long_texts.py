@@ -116,6 +116,61 @@ TEXTS |= {
 }
 
 
+_LONG = "[" + "0," * 20000 + "]"
+"""An expression whose text takes a hundredth of a second to make."""
+
+
+def calls_under_a_long_decorator():
+    return f"class A:\n @f({_LONG})\n def first(a): return 1\nZ = [" + "A.first(1)," * 3000 + "]\n"
+
+
+def launches_of_a_long_type():
+    wide = f"@triton.jit\ndef wide(a, b: {_LONG}):\n    tl.store(a, 1)\n"
+    return f"from passbench.launch import Launch\n{wide}Z = [" + "Launch(wide, (1,))," * 3000 + "]\n"
+
+
+def classes_under_a_long_decorator():
+    decorator = f"def same(c):\n    z = {_LONG}\n    return c\n"
+    return decorator + "".join(f"@same\nclass C{i}: 0\n" for i in range(4000))
+
+
+def calls_in_a_kernel_under_decorators():
+    return "@a\n" * 8000 + "@triton.jit\ndef k():\n" + " a()\n" * 20000
+
+
+def partial_functions_of_many_parameters():
+    wide = "def f(" + ",".join(f"a{i}" for i in range(6000)) + "): pass\n"
+    return f"import functools\n{wide}def many(x):\n" + "".join(f" h{i}=functools.partial(f,1)\n" for i in range(1500))
+
+
+def names_of_a_wide_method():
+    wide = " def m(" + ",".join(f"a{i}" for i in range(6000)) + "): pass\n"
+    return f"class A:\n{wide}" + "".join(f" b{i}=m\n" for i in range(1500))
+
+
+def attributes_of_attributes():
+    return "Z = " + "getattr(" * 180 + f"[{_LONG},{_LONG},{_LONG}]" + ",'a')" * 180 + "\n"
+
+
+def types_imported_again():
+    return "from typing import *\n" * 8000
+
+
+TEXTS |= {
+    f.__name__: f
+    for f in (
+        calls_under_a_long_decorator,
+        launches_of_a_long_type,
+        classes_under_a_long_decorator,
+        calls_in_a_kernel_under_decorators,
+        partial_functions_of_many_parameters,
+        names_of_a_wide_method,
+        attributes_of_attributes,
+        types_imported_again,
+    )
+}
+
+
 def seconds(files):
     names = tuple(name.removesuffix(".py") for name in files if name != "helper.py")
     begin = time.process_time()
@@ -126,6 +181,12 @@ def seconds(files):
 @pytest.mark.parametrize("name", TEXTS)
 def test_a_long_text_takes_seconds(name):
     assert seconds({"rule.py": "import typing\n" + in_wrapper("pass") + TEXTS[name]()}) < _MOST_SECONDS
+
+
+def test_rules_that_import_long_functions_take_seconds():
+    rule = "from helper import replacement_args, replacement_func\ndef pattern(x): return x\n"
+    helper = f"def f(x): return x\ndef replacement_func(): return f\ndef replacement_args(x): return {_LONG}\n"
+    assert seconds({**{f"rule{n}.py": rule for n in range(250)}, "helper.py": helper}) < _MOST_SECONDS
 
 
 def test_many_rules_with_one_long_helper_take_seconds():

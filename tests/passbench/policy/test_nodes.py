@@ -1,8 +1,10 @@
-"""The nodes that the policy goes through are all of Python's, but for contexts."""
+"""The nodes that the policy goes through are all of Python's, but for contexts, and what a finding quotes of them."""
 
 import ast
 
-from passbench.policy.nodes import children, walk
+import pytest
+
+from passbench.policy.nodes import children, quoted, walk
 
 EVERYTHING = """
 from . import one as two
@@ -44,3 +46,11 @@ def test_children_are_those_of_python_without_contexts():
     seen = {type(node) for node in walk(tree)}
     unseen = {kind.__name__ for base in (ast.stmt, ast.pattern) for kind in base.__subclasses__() if kind not in seen}
     assert unseen <= {"TypeAlias"}, "Python 3.12 has it"
+
+
+@pytest.mark.parametrize(
+    "written, text",
+    [("a.b(c)[0]", "a.b(c)[0]"), (f"f({'x, ' * 60})", "f(…)"), (f"[{'x, ' * 60}]", "a long expression")],
+)
+def test_a_finding_quotes_short_expressions_and_names_long_ones(written, text):
+    assert quoted(ast.parse(written, mode="eval").body) == text

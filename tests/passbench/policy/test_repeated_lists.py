@@ -52,6 +52,7 @@ def several(*rest):
     return rest
 
 same = lambda one: one
+half_given = functools.partial(times, "ab")
 KEYED = {}
 
 """
@@ -89,6 +90,7 @@ for i, r in {'a': [0]}.items(): z = r * t
 for by, name in PAIRS: z = name * t
 z = [r * t for r in map(list, [(1,)])]
 z = functools.partial(times, [0])(t)
+given = functools.partial(half_given, t); z = given()
 PLAIN.keep([0]); z = PLAIN.late * t
 KEYED[1, 2] = 1; z = [k * t for k in KEYED]
 """.strip().splitlines()
