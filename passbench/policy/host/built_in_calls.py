@@ -21,6 +21,9 @@ _TAKING_NUMBERS = frozenset("round enumerate zip".split())
 class BuiltInCalls(OperatorCalls):
     """Follows kinds through Python's built-ins, and refuses those that read values."""
 
+    made_plain: set[ast.expr]
+    """What `int` and `float` make a number of Python's of, where it stands in their call."""
+
     def _call_name(self, node: ast.Call, name: str, scope: Scope) -> ValueKind:
         owner = scope.find(name)
         if name == "isinstance" and owner is None and len(node.args) == 2 and not node.keywords:
@@ -35,6 +38,8 @@ class BuiltInCalls(OperatorCalls):
             message = "type() is for comparisons such as type(x) is int; elsewhere write isinstance, or name the class"
             self.find("forbidden_name", scope.module, node, message)
             return ValueKind.SCALAR
+        if name in ("int", "float") and owner is None and len(node.args) == 1:
+            self.made_plain.update(node.args)
         if name == "print" and owner is None:
             node = _without_stream(node, scope)
             if any(k.arg not in ("sep", "end", "flush") for k in node.keywords):

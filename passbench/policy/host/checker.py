@@ -46,6 +46,7 @@ class HostChecker(Replacements):
         self._rules, self._target = rules, report
         self._replacement_funcs: dict[ast.AST, Module] = {}
         self._times_used: Counter[str] | None = None
+        self.made_plain: set[ast.expr] = set()
         found = (modules[rule].functions for rule in rules if rule in modules)
         self.stored_names = frozenset(names_stored(modules))
         self.fields, self.methods, self.shared_names = members(modules)

@@ -72,6 +72,9 @@ class ImportedCalls(MethodCalls):
                 self.find("forbidden_call", scope.module, node, message)
         if dotted == "logging.basicConfig" and (node.args or not {k.arg for k in node.keywords} <= {"level", "format"}):
             self.find("forbidden_call", scope.module, node, "logging goes to the log; give level and format alone")
+        if dotted == "numpy.prod" and node not in self.made_plain:
+            message = "numpy.prod returns an object of numpy, with memory of its own; write int(numpy.prod(…)), or"
+            self.find("forbidden_call", scope.module, node, f"{message} math.prod(…)")
         if dotted == "dataclasses.replace":
             self.replace_fields(keywords)
         in_parts = dotted in ("dataclasses.asdict", "dataclasses.astuple")

@@ -12,6 +12,13 @@ MEMBER_ATTACKS = (
         "a number of numpy leads to ctypes and all modules; its members are no names of fields",
     ),
     Attack(
+        "memory_of_an_array",
+        add_relu,
+        (static("forbidden_call"), WORKS),
+        "an array of numpy's shares its memory with a tensor, and hands out what was written there",
+        ("cpu",),
+    ),
+    Attack(
         "interpreter_of_a_kernel",
         add_relu,
         (static("forbidden_attribute"), WORKS),
