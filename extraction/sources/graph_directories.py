@@ -38,8 +38,10 @@ def config(name: str) -> dict[str, Any]:
     """
     directory = Path(name)
     if not (directory / MODEL).is_file():
-        what = f"{directory} has no {MODEL}" if directory.is_dir() else f"{directory} is no directory"
-        raise ModelError("not_found", f"{what}; give a directory in PassNet's or GraphNet's layout")
+        if not directory.is_dir():
+            raise ModelError("not_found", f"{directory} is no directory")
+        what = f"{directory} has no {MODEL}: `dir:` names the directory of one graph"
+        raise ModelError("not_found", f"{what}; for all graphs below it give it as the catalogue itself")
     digest = hashlib.sha256()
     for file in FILES:
         if (directory / file).exists():

@@ -158,8 +158,7 @@ def _dropped(error: BaseException) -> bool:
 
 def _fetched(name: str, revision: str) -> Path | ModelError:
     global _unanswered
-    import huggingface_hub
-    from huggingface_hub import errors
+    from huggingface_hub import constants, errors
 
     try:
         path = _download(name, revision)
@@ -179,7 +178,7 @@ def _fetched(name: str, revision: str) -> Path | ModelError:
         failure = understood(error)
         if failure is None:
             raise
-        if huggingface_hub.constants.HF_HUB_OFFLINE:
+        if constants.HF_HUB_OFFLINE:
             return ModelError("not_found", f"HF_HUB_OFFLINE is set, and {FILE} of {name} is not in the cache")
         what = f"HTTP status {failure.status}" if failure.status else f"no answer: {failure.text[:200]}"
         with _lock:

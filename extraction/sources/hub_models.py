@@ -42,16 +42,16 @@ def listing(query: str, limit: int | None) -> list[str]:
     far as needed. The list is kept, and is the answer while HF_HUB_OFFLINE is set. Raises PassNetError for a bad query,
     no limit, a Hub that does not answer, or a cache that cannot be written.
     """
-    import huggingface_hub
+    from huggingface_hub import HfApi, constants
 
     asked = _asked(query)
     if limit is None:
         raise PassNetError("the Hub lists more than a million models; say how many to take with --limit N")
     kept = _listings() / f"{_file_name(asked)}.json"
-    if huggingface_hub.constants.HF_HUB_OFFLINE:
+    if constants.HF_HUB_OFFLINE:
         return _kept(kept, query, limit)
     options = {"sort": "downloads", **{QUERY[key]: value for key, value in asked.items()}}
-    api = huggingface_hub.HfApi(endpoint=huggingface_hub.constants.ENDPOINT)
+    api = HfApi(endpoint=constants.ENDPOINT)
     try:
         with hub_configs.bounded_client():
             models = list(islice(api.list_models(**options, limit=limit, expand=["sha"]), limit))
@@ -71,11 +71,11 @@ _ELSEWHERE = "another HF_HOME"
 
 def _listings() -> Path:
     """Where listings are kept, in the client's cache. Raises PassNetError where that cannot be written."""
-    import huggingface_hub
+    from huggingface_hub import cached_assets_path, constants
 
-    cache = huggingface_hub.constants.HF_ASSETS_CACHE
+    cache = constants.HF_ASSETS_CACHE
     try:
-        return huggingface_hub.cached_assets_path("passnet", "listings", assets_dir=cache)
+        return cached_assets_path("passnet", "listings", assets_dir=cache)
     except (OSError, ValueError) as error:  # the client makes a ValueError of a file that is in the way
         raise PassNetError(f"cannot write to {cache} ({error}): choose {_ELSEWHERE}") from error
 

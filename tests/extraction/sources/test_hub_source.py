@@ -1,6 +1,9 @@
 """The Hub as a source of models, on loopback and by its own client: listings, configs, and what goes wrong."""
 
 import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -124,6 +127,13 @@ def test_a_listing_that_cannot_be_kept_says_where(
     monkeypatch.setattr(huggingface_hub.constants, "HF_ASSETS_CACHE", str(tmp_path / "file" / "assets"))
     with pytest.raises(PassNetError, match=r"cannot write to .* another HF_HOME"):
         read_catalog("hub", 1)
+
+
+def test_a_process_that_has_loaded_nothing_of_the_client_yet_lists_models() -> None:
+    code = "from extraction.sources import hub_models; print(hub_models.listing('', 1))"
+    environment = os.environ | {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert "storage.errors.PassNetError: " in done.stderr and "no listing of hub" in done.stderr, done
 
 
 def test_offline_the_last_listing_and_configs_are_the_answer(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
