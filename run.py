@@ -46,8 +46,9 @@ def main(arguments: list[str]) -> int:
         "lint": [BIN / "ruff", "check", *(rest or ["."])],
     }
     if command not in commands:
-        print(__doc__)
-        return 0 if command in ("help", "-h", "--help") else 2
+        wanted = command in ("help", "-h", "--help")
+        print(__doc__ if wanted else f"there is no command {command!r}\n\n{__doc__}")
+        return 0 if wanted else 2
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each process would compile torch and all else anew: 7 s of import
     try:
         set_up()
@@ -58,6 +59,9 @@ def main(arguments: list[str]) -> int:
             "reachable, 8 GB of disk free, and Python's venv and ensurepip there (Debian: python3-venv)",
             file=sys.stderr,
         )
+        return 1
+    except OSError as error:
+        print(f"setting up {VENV} failed ({error}): PASSNET_VENV names another place", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

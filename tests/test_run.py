@@ -19,3 +19,10 @@ def test_a_relative_environment_is_that_of_the_directory_one_is_in(tmp_path: Pat
         check=True,
     )
     assert told.stdout.strip() == str(tmp_path / "own" / "bin")
+
+
+def test_a_place_where_no_environment_can_be_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    environment = {**os.environ, "PASSNET_VENV": str(tmp_path / "file" / "own")}
+    told = subprocess.run([sys.executable, ROOT / "run.py", "setup"], env=environment, capture_output=True, text=True)
+    assert told.returncode == 1 and told.stderr.splitlines()[1].endswith("PASSNET_VENV names another place"), told
