@@ -4,6 +4,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -158,12 +159,13 @@ def _files(path: Path) -> list[Path]:
 
 def _read(path: Path) -> list[dict]:
     try:
-        names = pq.read_schema(path).names
+        schema = pq.read_schema(path)
+        names = schema.names
         if missing := [column for column in COLUMNS if column not in names and column not in ADDED]:
             raise PassNetError(f"{path} is not a results table: it has no column {missing[0]!r}")
         there = [column for column in COLUMNS if column in names]
         table = pq.read_table(path, columns=there).cast(pa.schema([RESULTS.field(column) for column in there]))
-        beside = pq.read_table(path, columns=[column for column in CONDITIONS if column in names]).to_pylist()
+        beside = _conditions(path, [schema.field(column) for column in CONDITIONS if column in names])
     except (OSError, pa.ArrowException) as error:
         raise PassNetError(f"cannot read results from {path} ({str(error).splitlines()[0][:160]})") from error
     absent = dict.fromkeys(column for column in (*COLUMNS, *CONDITIONS) if column not in names)
@@ -173,6 +175,23 @@ def _read(path: Path) -> list[dict]:
             raise PassNetError(
                 f"{path} is not a results table: variant {row['variant_hash']} has {column} {row[column]!r}"
             )
+    return rows
+
+
+def _conditions(path: Path, fields: Sequence[pa.Field]) -> list[dict]:
+    """Rows of these columns of a file. A map is pairs, also where the file is a version's, which keeps it as a list."""
+    maps = []
+    for field in fields:
+        found, expected = field.type, RESULTS.field(field.name).type
+        if pa.types.is_map(expected) and pa.types.is_list(found) and pa.types.is_struct(found.value_type):
+            maps.append(field.name)
+        elif found.id != expected.id:
+            raise PassNetError(
+                f"{path} is not a results table of this PassNet: its column {field.name!r} holds {found}"
+            )
+    rows = pq.read_table(path, columns=[field.name for field in fields]).to_pylist()
+    for row, name in product(rows, maps):
+        row[name] = [(pair["key"], pair["value"]) for pair in row[name] or ()]
     return rows
 
 

@@ -59,7 +59,7 @@ def score_run(
             runs.append(line)
             scores += table_rows(scored.table, mine, run=run, author=line["author"], clock=by_clock)
     if not runs:
-        raise PassNetError(f"nothing to score: {'; '.join(notes)}")
+        raise PassNetError(f"nothing to score: {'; '.join(notes) or results.source + ' has no rows'}")
     if by_what == "author":
         for by_clock in CLOCKS:
             scored_runs = {line["run"] for line in runs if line["clock"] == by_clock}

@@ -29,7 +29,7 @@ def result(run: str, sample: str, variant: str, attempt: int = 1, **changes: obj
 FAILED = {"speedup_e2e": None, "speedup_device": None, "t_min": None}
 ROWS = [
     *(result("inductor-01", "fusible-1", v) for v in ("half", "single")),
-    result("inductor-01", "sole_op-1", "whole", speedup_e2e=0.5),
+    result("inductor-01", "sole_op-1", "whole", speedup_e2e=0.5, libraries=[("torch", "2.11.0")]),
     result("inductor-direct-02", "fusible-1", "half", speedup_device=None, times_meaningful=False),
     *(result("distill-03", "fusible-1", v, n, speedup_e2e=n) for v in ("half", "single") for n in (1, 2, 3)),
     result("distill-03", "fusible-1", "single", 4, status="compile_error", error_code=3, **FAILED),
@@ -153,7 +153,9 @@ def test_files_and_directories_of_results(data, tmp_path):
     for names in ([whole, part], [str(tmp_path)], [whole, str(tmp_path)]):
         assert set(lines(score_run(names, nowhere))) == {"inductor-01", "distill-03", "distill-04"}
     version = Store(data).latest()
-    assert len(lines(score_run([str(version.path)], nowhere, by="dtype"))["inductor-01"]["groups"]) == 3
+    done = score_run([str(version.path)], nowhere, by="dtype")
+    assert len(lines(done)["inductor-01"]["groups"]) == 3
+    assert {score["torch"] for score in done["scores"] if score["run"] == "inductor-01"} == {"2.11.0"}
 
 
 def test_kernels_only_leaves_out_what_called_the_library(data, tmp_path):
@@ -227,6 +229,8 @@ def test_the_measured_record_scores_as_its_page_says():
         (["FOLDER/empty"], "no Parquet file"),
         (["FOLDER/text.parquet"], "cannot read results"),
         (["FOLDER/other.parquet"], "no column 'run'"),
+        (["FOLDER/later.parquet"], "of this PassNet: its column 'timings' holds int64"),
+        (["FOLDER/none.parquet"], "none.parquet has no rows"),
         (["FOLDER/status.parquet"], "status 'great'"),
         (["FOLDER/speed.parquet"], "speedup_e2e 0.0"),
         (
@@ -243,6 +247,9 @@ def test_what_cannot_be_scored_is_one_clear_line(data, tmp_path, names, said):
     pq.write_table(pa.table({"x": [1]}), tmp_path / "other.parquet")
     for name in ("a", "twice"):
         write(tmp_path / f"{name}.parquet", ROWS[:3])
+    table = pa.Table.from_pylist(ROWS[:1], RESULTS).drop_columns(["timings"]).append_column("timings", pa.array([1]))
+    pq.write_table(table, tmp_path / "later.parquet")
+    write(tmp_path / "none.parquet", [])
     write(tmp_path / "status.parquet", [ROWS[0] | {"status": "great"}])
     write(tmp_path / "speed.parquet", [ROWS[0] | {"speedup_e2e": 0.0}])
     write(tmp_path / "broken.parquet", [row for row in ROWS if row["reason"] and row["status"] != "ok"])
