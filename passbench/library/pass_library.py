@@ -132,8 +132,9 @@ class PassLibrary:
             raise PassNetError(f"{self.directory} has no passes yet: {adding}")
         found = [entry for entry in entries if entry.name.startswith(name)]
         if len(found) != 1:
-            have = ", ".join(entry.name[:12] for entry in entries[:8])
-            raise PassNetError(f"{self.directory} has {len(found)} passes for {name!r}; it has {have}")
+            have = ", ".join(entry.name[:12] for entry in (found or entries)[:8])
+            what = f"several passes that begin with {name!r}; give more of" if found else f"no pass {name!r}; it has"
+            raise PassNetError(f"{self.directory} has {what} {have}")
         return found[0]
 
     def add(

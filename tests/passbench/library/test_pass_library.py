@@ -1,6 +1,7 @@
 """Entries on disk, their passports, and who may serve."""
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -78,8 +79,11 @@ def test_of_two_passes_the_faster_stays_and_passports_gather(tmp_path):
 
 def test_what_is_not_there_or_damaged_is_one_line(tmp_path):
     made = library(tmp_path, 4, 8)
-    with pytest.raises(PassNetError, match="has 0 passes for 'ffff'"):
+    with pytest.raises(PassNetError, match="has no pass 'ffff'; it has "):
         made.entry("ffff")
+    shutil.copytree(made.entries()[0].directory, tmp_path / "passes" / ("0" * 64))
+    with pytest.raises(PassNetError, match=r"several passes that begin with ''; give more of 0{12}, "):
+        made.entry("")
     entry = made.entry(problem(4, 8).graph_hash[:8])
     (entry.directory / "result.json").write_text("{")
     with pytest.raises(PassNetError, match="remove the entry"):
