@@ -27,6 +27,7 @@ from dataclasses import dataclass, field, replace
 
 from agent.author import Attempt
 from agent.distill.last_tries import LastTries, has_small_products
+from agent.distill.rewrites.sample_graphs import FloatDtypes, float_dtypes, has_channels_last, has_split_linears
 from agent.distill.rounding import Rounding
 from agent.distill.search.best_so_far import BestSoFar
 from agent.distill.search.found_families import Best, Levels, SearchChoice
@@ -46,7 +47,7 @@ from agent.distill.search.scores import EQUAL, ranked
 from agent.distill.search.search_clock import OTHER, SearchClock
 from agent.distill.search.trial import SearchTrial, known, right_together, rightness, without_lanes, writes
 from agent.distill.static import SampleTasks
-from agent.distill.task_plan import FloatDtypes, Task, float_dtypes, has_channels_last, has_split_linears
+from agent.distill.task_plan import Task
 from agent.distill.whole_graphs import WORTH
 
 _FIRST_SHARE = 0.6

@@ -18,11 +18,12 @@ from agent.author import Attempt, Author, Submission
 from agent.distill.candidates import Options
 from agent.distill.eager.order_probe import ProbedOrders
 from agent.distill.lowered_regions import Sketches
+from agent.distill.rewrites.sample_graphs import FloatDtypes, float_dtypes
 from agent.distill.rounding import Confirms, Rounding, assumed
 from agent.distill.search.found_families import SearchChoice
 from agent.distill.search.neighbours import by_lanes, in_cuda_graphs
 from agent.distill.source.style import Style
-from agent.distill.task_plan import FloatDtypes, Task, float_dtypes
+from agent.distill.task_plan import Task
 from agent.distill.ways import PLAIN, Ways
 from agent.distill.written_pass import allowed
 from storage.records import Sample

@@ -4,7 +4,7 @@ import json
 import math
 import shutil
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,22 +19,18 @@ from agent.distill.kernels.index_expressions import Unsupported
 from agent.distill.kernels.schedule import KernelBody
 from agent.distill.lowered_regions import Sketches
 from agent.distill.rewrites.channels_last import in_channels_last
-from agent.distill.rewrites.spelling import by_graph, in_one_spelling
-from agent.distill.rewrites.split_biases import LINEAR, linears_within, split_biases
+from agent.distill.rewrites.sample_graphs import FloatDtypes, by_graph, float_dtypes_of
+from agent.distill.rewrites.split_biases import LINEAR
 from agent.distill.rounding import Rounding
 from agent.distill.source.pass_source import module_source
 from agent.distill.source.pattern_source import short_names
 from agent.distill.source.style import Style
 from agent.distill.whole_graphs import WholeGraph, in_branches, whole_graph, whole_graph_instead, whole_source
-from agent.distill.written_pass import Site, mismatches
+from agent.distill.written_pass import Site, mismatches, within
 from passbench.contract import NAMES_FILE
-from storage.graph.as_json import to_json
+from passbench.policy.check import MAX_SOURCE
 from storage.graph.record import Graph, refs
 from storage.records import Sample, Variant
-
-FloatDtypes = frozenset[str]
-"""The floating dtypes in which a sample has variants of one graph. A pattern is matched against the graph, so it cannot
-tell these variants apart. Variants in other dtypes may have another graph, with another dtype in a conversion, say."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +128,7 @@ class Task:
         excluded: dict[tuple[Rounding, tuple[str, ...]], frozenset[int]] = {}
         for variants in groups:
             graph = variants[0].graph
-            own = replace(options, rounding=(rounding or {}).get(_float_dtypes(variants), options.rounding))
+            own = replace(options, rounding=(rounding or {}).get(float_dtypes_of(variants), options.rounding))
             ops = own.rounding, tuple(own.split(variants).graph.op_sequence)
             instead = in_channels_last(variants) if own.ways.channels_last else None
             as_one = whole_graph(variants) if whole and instead is None else None
@@ -280,13 +276,23 @@ class Task:
     def write(self, patterns: Collection[str], style: Style, directory: Path) -> Submission:
         """A pass of these patterns in `directory`, which does not exist yet.
 
-        A module that matches elsewhere than it was written for is left out. If a variant is without a match then, the
-        submission declines and there is no directory.
+        A module that matches elsewhere than it was written for is left out, and so are those that save least for their
+        length where all together are longer than a pass may be. If a variant is without a match then, the submission
+        declines and there is no directory.
         """
         causes, task = list(self.causes), self
         while task.covers(patterns, style.whole):
             names = task.module_names(patterns)
             wholes = task._write(names, style, directory)
+            if (excess := sum(len(file.read_text("utf-8")) for file in directory.glob("*.py")) - MAX_SOURCE) > 0:
+                sizes = {p: len((directory / f"{name}.py").read_text("utf-8")) for p, name in names.items()}
+                shutil.rmtree(directory)
+                most = sum(sizes.values()) - excess
+                patterns = within(sizes, task.gains(), most, lambda kept: task.covers(kept, style.whole))  # noqa: B023
+                causes.append(f"all kernels together have more than {MAX_SOURCE} characters")
+                if not patterns:
+                    break
+                continue
             sites = [
                 (g.graph, g.sites(names) if name is None else [Site(name, g.whole.matched.region.inputs)])
                 for g, name in zip(task.graphs, wholes, strict=True)
@@ -365,26 +371,3 @@ class Task:
             return whole_source(graph.whole, parts, self.family, style.branches, style.captured)
         except Unsupported:
             return None
-
-
-def has_split_linears(variants: Iterable[Variant]) -> bool:
-    """Whether a graph has linears in single precision whose biases eager adds within the products, and kernels could
-    add."""
-    groups = by_graph(variants).values()
-    return any(split_biases(group[0].graph, within=linears_within(group)).within for group in groups)
-
-
-def has_channels_last(variants: Iterable[Variant]) -> bool:
-    """Whether a graph has convolutions that could be in channels-last memory."""
-    return any(in_channels_last(group) is not None for group in by_graph(variants).values())
-
-
-def float_dtypes(variants: Iterable[Variant]) -> dict[str, FloatDtypes]:
-    """The floating dtypes of the variants of each graph, whichever way they spell it; graphs are given as JSON."""
-    variants = list(variants)
-    groups = {graph: _float_dtypes(group) for graph, group in by_graph(variants).items()}
-    return {to_json(v.graph): groups[to_json(in_one_spelling(v.graph))] for v in variants}
-
-
-def _float_dtypes(variants: Iterable[Variant]) -> FloatDtypes:
-    return frozenset(i.dtype for variant in variants for i in variant.inputs if "float" in i.dtype)

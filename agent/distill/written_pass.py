@@ -1,10 +1,10 @@
 """What is asked of a written pass, without running it: whether it matches what it was written for and nothing else, by
-PassBench's matcher, and whether the static policy allows it. One that it refuses scores as a failure, eager's calls do
-not."""
+PassBench's matcher, whether it is short enough, and whether the static policy allows it. One that it refuses scores as
+a failure, eager's calls do not."""
 
 import json
 import shutil
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -79,6 +79,19 @@ def _wrong_in(graph: Graph, left: list[Site], rules: list[PassRule]) -> frozense
 def _is(wanted: tuple[int, ...], got: tuple[int | None, ...]) -> bool:
     """Whether the values are those wanted. None stands for a value that another replacement has made: it may be any."""
     return len(wanted) == len(got) and all(b is None or a == b for a, b in zip(wanted, got, strict=True))
+
+
+def within(
+    sizes: Mapping[str, int], gains: Mapping[str, float], most: int, suffice: Callable[[list[str]], bool]
+) -> list[str]:
+    """Of patterns with these `sizes`, in characters, those that save most for their size, `most` characters in all.
+    What is left has to `suffice`; empty if it cannot."""
+    kept, total = list(sizes), sum(sizes.values())
+    for pattern in sorted(sizes, key=lambda p: gains[p] / sizes[p]):
+        rest = [p for p in kept if p != pattern]
+        if total > most and suffice(rest):
+            kept, total = rest, total - sizes[pattern]
+    return kept if total <= most else []
 
 
 def allowed(submission: Submission, directory: Path) -> Submission:

@@ -2,7 +2,7 @@
 
 In: the variants of one graph. Out: the graph in which regions are looked for. Read first: `split_biases.py`, which has
 the biases of library calls as additions; `channels_last.py` has convolutions in channels-last memory,
-`spelling.py` one spelling of what a sample's graphs may spell in two.
+and `sample_graphs.py` says which graphs a sample has.
 
 May import: agent.distill.eager, agent.distill.regions, storage.
 """

@@ -15,9 +15,9 @@ import torch
 import triton
 
 from agent.distill.kernels.launch_configs import LaunchLimits
+from agent.distill.rewrites.sample_graphs import FloatDtypes
 from agent.distill.rounding import Rounding
 from agent.distill.source.style import Style
-from agent.distill.task_plan import FloatDtypes
 from storage.disk import write_json
 from storage.versions.code_version import CODE_VERSIONS
 

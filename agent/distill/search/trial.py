@@ -13,6 +13,7 @@ from agent.ahead.output_levels import counted
 from agent.author import Attempt, SeenInDraws
 from agent.distill.eager.op_effects import TensorLayout
 from agent.distill.kernels.value_graph import HALF
+from agent.distill.rewrites.sample_graphs import FloatDtypes
 from agent.distill.rounding import Rounding, hides_bits
 from agent.distill.search.found_families import Levels, SearchChoice
 from agent.distill.search.scores import (
@@ -29,7 +30,7 @@ from agent.distill.search.scores import (
     weighed,
 )
 from agent.distill.search.search_clock import SearchClock
-from agent.distill.task_plan import FloatDtypes, Task
+from agent.distill.task_plan import Task
 from passbench.result import VariantResult
 from passbench.score import geometric_mean
 from storage.graph.as_json import to_json

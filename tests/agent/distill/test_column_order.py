@@ -10,9 +10,9 @@ from agent.distill.eager.sum_order import order_of
 from agent.distill.kernels.column_order import SAME, ColumnOrder
 from agent.distill.kernels.value_graph import COLUMN
 from agent.distill.lowered_regions import FAILURES
+from agent.distill.rewrites.sample_graphs import float_dtypes
 from agent.distill.rounding import Rounding
 from agent.distill.static import Distill
-from agent.distill.task_plan import float_dtypes
 from tests.agent.support import ANY, sample, tensor, variant
 
 SKETCHES = Distill().sketches

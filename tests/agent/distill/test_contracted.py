@@ -6,9 +6,9 @@ import torch.nn.functional as F
 
 from agent.ahead.quick_measure import QuickMeasure
 from agent.distill.eager.emulated_sums import fused
+from agent.distill.rewrites.sample_graphs import float_dtypes
 from agent.distill.rounding import Rounding
 from agent.distill.static import Distill
-from agent.distill.task_plan import float_dtypes
 from tests.agent.support import ANY, in_dtype, sample, tensor, variant
 
 SKETCHES = Distill().sketches

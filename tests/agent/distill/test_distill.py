@@ -9,10 +9,10 @@ import torch.nn.functional as F
 
 from agent.ahead.quick_measure import QuickMeasure
 from agent.distill.lowered_regions import Sketches
+from agent.distill.rewrites.sample_graphs import float_dtypes
 from agent.distill.rounding import Rounding, assumed
 from agent.distill.source.style import Style
 from agent.distill.static import Distill
-from agent.distill.task_plan import float_dtypes
 from storage.graph.as_json import to_json
 from tests.agent.distill.families import FAMILIES
 from tests.agent.support import ANY, PAIR, in_dtype, sample, tensor, variant

@@ -10,12 +10,12 @@ import torch
 from agent.ahead.quick_measure import QuickMeasure
 from agent.distill.kernels.launch_configs import LaunchLimits
 from agent.distill.launches.side_by_side import groups, joins
+from agent.distill.rewrites.sample_graphs import float_dtypes
 from agent.distill.rounding import Rounding
 from agent.distill.search.found_families import SearchChoice
 from agent.distill.search.neighbours import alternatives, steps
 from agent.distill.source.style import Style
 from agent.distill.static import Distill
-from agent.distill.task_plan import float_dtypes
 from passbench.policy.check import check_dir
 from tests.agent.distill.search_support import attempt_by, measuring
 from tests.agent.distill.test_ordered import SKETCHES

@@ -13,9 +13,9 @@ from agent.distill.eager.emulated_sums import added, channels, fused, in_turn, m
 from agent.distill.eager.op_effects import Addition
 from agent.distill.eager.order_probe import ProbedOrders, differing_share, wide_rows
 from agent.distill.eager.sum_order import Ragged, SumOrder, order_of
+from agent.distill.rewrites.sample_graphs import float_dtypes
 from agent.distill.rounding import Rounding
 from agent.distill.static import Distill
-from agent.distill.task_plan import float_dtypes
 from tests.agent.distill.test_ordered import KNOWN
 from tests.agent.support import ANY, lent, sample, tensor, variant
 

@@ -17,12 +17,12 @@ from agent.distill.eager.op_effects import Addition, find_effects
 from agent.distill.eager.sum_order import Ragged, SumOrder, order_of, sum_order
 from agent.distill.kernels.launch_configs import LaunchLimits
 from agent.distill.lowered_regions import Sketches
+from agent.distill.rewrites.sample_graphs import float_dtypes
 from agent.distill.rounding import Rounding, hides_bits
 from agent.distill.search.found_families import SearchChoice
 from agent.distill.search.neighbours import alternatives, steps
 from agent.distill.source.style import Style
 from agent.distill.static import Distill
-from agent.distill.task_plan import float_dtypes
 from passbench.policy.check import check_dir
 from tests.agent.support import ANY, in_dtype, sample, tensor, variant
 

@@ -7,9 +7,9 @@ import torch.nn.functional as F
 from agent.ahead.quick_measure import QuickMeasure
 from agent.distill.candidates import Options, find_candidates
 from agent.distill.lowered_regions import Sketches
+from agent.distill.rewrites.sample_graphs import float_dtypes
 from agent.distill.rounding import Rounding
 from agent.distill.static import Distill
-from agent.distill.task_plan import float_dtypes
 from agent.distill.ways import Ways
 from passbench.policy.check import check_dir
 from tests.agent.distill.test_ordered import _pass

@@ -6,11 +6,11 @@ import torch.nn.functional as F
 
 from agent.ahead.quick_measure import QuickMeasure
 from agent.distill.lowered_regions import Sketches
+from agent.distill.rewrites.sample_graphs import float_dtypes
 from agent.distill.rewrites.split_biases import linears_apart, linears_within, split_biases
 from agent.distill.rounding import Rounding
 from agent.distill.source.style import Style
 from agent.distill.static import Distill
-from agent.distill.task_plan import float_dtypes
 from agent.distill.ways import Ways
 from passbench.policy.check import check_dir
 from storage.graph.as_fx import to_module

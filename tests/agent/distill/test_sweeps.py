@@ -8,10 +8,10 @@ from agent.distill.eager.emulated_sums import added, rows_of
 from agent.distill.eager.sum_order import PROCESSORS, sum_order
 from agent.distill.kernels.launch_configs import LaunchLimits
 from agent.distill.lowered_regions import Sketches
+from agent.distill.rewrites.sample_graphs import float_dtypes
 from agent.distill.rounding import Rounding
 from agent.distill.source.style import Style
 from agent.distill.static import Distill
-from agent.distill.task_plan import float_dtypes
 from tests.agent.support import ANY, sample, tensor, variant
 
 SKETCHES = Sketches()

@@ -7,9 +7,9 @@ from agent.ahead.quick_measure import QuickMeasure
 from agent.distill.eager.emulated_sums import added, fused, rows_of
 from agent.distill.eager.op_effects import find_effects
 from agent.distill.eager.sum_order import order_of
+from agent.distill.rewrites.sample_graphs import float_dtypes
 from agent.distill.rounding import Rounding
 from agent.distill.static import Distill
-from agent.distill.task_plan import float_dtypes
 from tests.agent.distill.test_ordered import _pass, _rounded_twice
 from tests.agent.support import ANY, in_dtype, sample, tensor, variant
 

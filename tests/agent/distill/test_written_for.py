@@ -8,10 +8,10 @@ import torch
 import torch.nn.functional as F
 
 from agent.distill.lowered_regions import Sketches
+from agent.distill.rewrites.sample_graphs import float_dtypes
 from agent.distill.rounding import Rounding
 from agent.distill.source.style import Style
 from agent.distill.static import Distill
-from agent.distill.task_plan import float_dtypes
 from agent.distill.ways import Ways
 from passbench.policy.check import check_dir
 from tests.agent.support import ANY, in_dtype, sample, tensor, variant
