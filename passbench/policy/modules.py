@@ -124,7 +124,8 @@ def syntax_tree(name: str, text: str, report: Report) -> ast.Module | None:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(text.encode("utf-8")).readline)
         tree = ast.parse(text, f"{name}.py")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        report.add("syntax", f"{name}.py", getattr(error, "lineno", 0) or 0, f"not Python: {error}")
+        what = getattr(error, "msg", error)  # without the file and line, which the finding has
+        report.add("syntax", f"{name}.py", getattr(error, "lineno", 0) or 0, f"not Python: {what}")
         return None
     if (number := long_number(tree)) is not None:
         report.add("syntax", f"{name}.py", number.lineno, "Python writes no number of so many digits; compute it")

@@ -542,6 +542,11 @@ def test_refused_modules(tmp_path, name):
     assert rule in [f.rule for f in check(tmp_path, text)]
 
 
+def test_what_is_not_python_is_told_with_its_line_once(tmp_path):
+    (finding,) = [f for f in check(tmp_path, "def pattern(") if f.rule == "syntax"]
+    assert (finding.line, finding.message) == (1, "not Python: '(' was never closed")
+
+
 def test_files_and_module_names(tmp_path):
     (tmp_path / "kernel.so").write_bytes(b"\x7fELF")
     findings = check(tmp_path, in_wrapper("pass"), torch="", numpy="", storage="", __main__="", __init__="")
