@@ -44,9 +44,10 @@ def publish_samples(samples: "Sequence[Sample]", data: Path) -> Version:
 
 
 def few(version: Version, data: Path, samples: int, variants: int) -> Version:
-    """A version in a new data directory: fusible evaluation samples of another, with their smallest variants alone.
+    """A version in a new data directory: the smallest fusible samples of another, with their smallest variants alone.
+    All of them are for evaluation here, whatever split they were in.
 
-    Kernels are interpreted here, slowly.
+    Kernels are interpreted here, slowly: a gradient of a batch norm with 180,000 elements took 50 seconds.
     """
 
     from storage.versions.samples import load_samples
@@ -54,11 +55,12 @@ def few(version: Version, data: Path, samples: int, variants: int) -> Version:
     def size(variant: "Variant") -> int:
         return sum(math.prod(each.shape) for each in variant.inputs)
 
-    chosen = [
-        replace(sample, variants=tuple(sorted(sample.variants, key=size)[:variants]))
-        for sample in load_samples(version, "eval", ["fusible"], limit=samples)
+    found = [sample for split in ("eval", "train") for sample in load_samples(version, split, ["fusible"])]
+    small = [
+        replace(sample, split="eval", variants=tuple(sorted(sample.variants, key=size)[:variants])) for sample in found
     ]
-    return publish_samples(chosen, data)
+    small.sort(key=lambda sample: sum(size(variant) for variant in sample.variants))
+    return publish_samples(small[:samples], data)
 
 
 def names(version: Version, split: str | None = "train") -> list[str]:

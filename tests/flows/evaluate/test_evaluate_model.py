@@ -16,7 +16,7 @@ from tests.support.stores import few
 def evaluated(built, tmp_path_factory):
     """A data directory in which two authors have been evaluated, and the summary."""
     data = tmp_path_factory.mktemp("evaluated") / "data"
-    few(Store(built).latest(), data, samples=3, variants=2)  # a third makes 320,000 elements of its few
+    few(Store(built).latest(), data, samples=3, variants=2)
     done = evaluate_model.fn(author="eager,distill", data=str(data), category="fusible", limit=3, device="cpu")
     return data, done
 
