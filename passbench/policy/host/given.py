@@ -189,14 +189,15 @@ class Given(Bindings):
         return not any(self.kinds.get(place, given).holds_tensors for given in (0, 1, "**", DIRECTLY, *names))
 
     def is_launch_dict(self, node: ast.expr, scope: Scope) -> bool:
-        """Whether an expression names the dict of a launch: what Triton gives a grid, or a grid hands to a function."""
+        """Whether an expression names the dict of a launch: what Triton gives a grid, or a grid hands to a function.
+        What chooses configurations gets what a launch gives by name as its `**named`."""
         owner = scope.find(node.id) if isinstance(node, ast.Name) else None
         if owner is None or not isinstance(owner.node, ast.FunctionDef | ast.Lambda):
             return False
         if self.launch_dicts.get((owner.node, node.id)):
             return owner.node not in self.escaped and owner.node not in self.given_tensors
         a, first = owner.node.args, self.fixed.get(owner.node, 0)
-        handed = [p.arg for p in (*a.posonlyargs, *a.args)[first : first + 2]]
+        handed = [p.arg for p in (*(*a.posonlyargs, *a.args)[first : first + 2], *filter(None, [a.kwarg]))]
         return node.id in handed and self.gets_a_launch(owner)
 
     def take_made(self, fields: list[str]) -> None:

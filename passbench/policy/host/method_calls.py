@@ -5,17 +5,17 @@ import re
 from collections import Counter, OrderedDict, deque
 
 from passbench.policy import allowlists as names
-from passbench.policy import item_parts, operators
+from passbench.policy import operators
 from passbench.policy.flow.class_parts import decorator_names, is_plain
 from passbench.policy.host.arguments import Keywords
 from passbench.policy.host.bindings import FIELDS
-from passbench.policy.host.built_in_calls import BuiltInCalls
-from passbench.policy.host.classes import MAKING, fields_of
+from passbench.policy.host.classes import MAKING
+from passbench.policy.host.items.known_items import KnownItems
 from passbench.policy.host.named_values import SHARED_ADVICE
 from passbench.policy.host.operator_calls import OperatorCall
 from passbench.policy.library_members import fields_of_tensors_too, is_usable
-from passbench.policy.nodes import quoted, walk
-from passbench.policy.scopes import KEYS, Scope, ValueKind, joined, own_nodes
+from passbench.policy.nodes import quoted
+from passbench.policy.scopes import Scope, ValueKind, joined
 from passbench.policy.suggestions import advice_on
 from storage.graph import targets
 
@@ -33,7 +33,7 @@ _OF_CONTAINERS = {n for kind in (set, Counter, deque, OrderedDict) for n in dir(
 """Methods of containers that tensors have too: of what is no tensor they are the container's, such as `set.add`."""
 
 
-class MethodCalls(BuiltInCalls):
+class MethodCalls(KnownItems):
     """Follows kinds through methods, and refuses those that are on no list."""
 
     def _is_error(self, node: ast.expr | None, scope: Scope) -> bool:
@@ -210,6 +210,8 @@ class MethodCalls(BuiltInCalls):
             if name in names.PUTTING_METHODS:
                 self.put_into(method.value, given, scope)
             kept = self._kept(method.value, scope) if name in _OF_ONE_ITEM else None
+            if kept is None and name == "get":
+                kept = self.launched_item(node, method.value, scope)
             if kept is not None:
                 return joined((kept, *positional[1:]))
             return ValueKind.TENSOR if base.holds_tensors or given.holds_tensors else max(base, given).item()
@@ -250,12 +252,6 @@ class MethodCalls(BuiltInCalls):
         if node.args.vararg is not None:
             self.note_sequence(node, node.args.vararg.arg)
 
-    def index(self, node: ast.Subscript, scope: Scope) -> tuple[ValueKind, ValueKind]:
-        """As `Expressions` does; of a dict that is asked for its keys it is noted what they may be."""
-        kind, by = super().index(node, scope)
-        self._note_key(node.value, node.slice, by, scope)
-        return kind, by
-
     def advice_on_member(self, node: ast.Attribute, scope: Scope) -> str:
         """What to write instead of a member that a value does not have, or that is on no list."""
         if self.host_function(node.value, scope) is not None:
@@ -270,100 +266,6 @@ class MethodCalls(BuiltInCalls):
                 return
             node = node.value
         super().check_text(node, kind, scope)
-
-    def put_into(self, container: ast.expr, kind: ValueKind, scope: Scope) -> None:
-        """As `Given` does; of a dict in which the pass keeps what it has made it is noted what that is."""
-        super().put_into(container, kind, scope)
-        if (place := self._place_kept(container, scope)) is not None:
-            self.kinds.join(*place, kind)
-
-    def _subscript(self, node: ast.Subscript, scope: Scope) -> ValueKind:
-        kind = super()._subscript(node, scope)
-        own = self.own_class(node.value, scope)
-        if own is not None and self.facts(own).is_enumeration:  # a member, by its name
-            return joined(self.kinds.get(FIELDS, name) for name in fields_of(own))
-        if kind.holds_tensors and (items := self._items_known(node, scope)):
-            return joined(self.handed_kind(item, home) for item, home in items)
-        return kind if (kept := self._kept(node.value, scope)) is None else kept
-
-    def _items_written(self, node: ast.Subscript, scope: Scope) -> list[tuple[ast.expr, Scope]]:
-        return super()._items_written(node, scope) or self._items_known(node, scope)
-
-    def _items_known(self, node: ast.Subscript, scope: Scope) -> list[tuple[ast.expr, Scope]]:
-        """What an item of a variable is, where it is written, if the variable is one display, or what a function of the
-        pass returns that returns displays alone. Empty where that is not known."""
-        owner = scope.find(node.value.id) if isinstance(node.value, ast.Name) else None
-        if owner is None or not isinstance(owner.node, ast.FunctionDef):
-            return []
-        value = self._displays_of(owner.node)[0].get(node.value.id)
-        displays = [(value, owner)]
-        if isinstance(value, ast.Call):
-            function = self.host_function(value.func, owner)
-            if function is None or function.decorator_list:
-                return []
-            if function in self.homes:
-                self.opened(function, self.scopes[self.homes[function].name], hook=function in self.hooks)
-            if (inner := self._opened.get(function)) is None:
-                return []
-            displays = [(returned, inner) for returned in self._displays_of(function)[1]]
-        found = [(item_parts.item_of(display, node.slice), home) for display, home in displays]
-        return found if all(item is not None for item, _ in found) else []
-
-    def _displays_of(self, function: ast.FunctionDef) -> tuple[dict[str, ast.expr], list[ast.expr | None]]:
-        """`item_parts.kept_displays` of a function, and what each `return` has; nothing of a generator, which hands out
-        something else."""
-        if function not in self._kept_displays:
-            self.steps.take(len(walk(function)))
-            nodes = list(own_nodes(function))
-            plain = not any(isinstance(n, ast.Yield | ast.YieldFrom) for n in nodes)
-            returned = [n.value for n in nodes if isinstance(n, ast.Return) and plain]
-            self._kept_displays[function] = item_parts.kept_displays(function), returned
-        return self._kept_displays[function]
-
-    def _parts_of_items(self, iterable: ast.expr, scope: Scope) -> list[ValueKind] | None:
-        columns = self.flow.columns_of(iterable, scope)
-        if columns is None:
-            return super()._parts_of_items(iterable, scope)
-        home = self.scopes[scope.module.name]
-        self.steps.take(sum(map(len, columns)))
-        return [joined(self.handed_kind(part, home) for part in column) for column in columns]
-
-    def _kept(self, container: ast.expr, scope: Scope) -> ValueKind | None:
-        """OWN where an expression is a dict that holds tensors which the pass has made, and nothing else; None of any
-        other."""
-        place = self._place_kept(container, scope)
-        return ValueKind.OWN if place is not None and self.kinds.get(*place) is ValueKind.OWN else None
-
-    def _place_kept(self, container: ast.expr, scope: Scope, what: str = "{}[]") -> tuple[object, str] | None:
-        """Where it is noted what is put into one of `KeptTables`, or under which keys; None of other expressions."""
-        if isinstance(container, ast.Name) and (scope.module.name, container.id) in self.kept.names:
-            home = self.scopes[scope.module.name]
-            return (home.node, what.format(container.id)) if scope.find(container.id) is home else None
-        own = isinstance(container, ast.Attribute) and container.attr in self.kept.fields
-        return (FIELDS, what.format(container.attr)) if own else None
-
-    def _note_key(self, container: ast.expr, key: ast.expr, kind: ValueKind, scope: Scope) -> None:
-        """Note what may be a key of one of `KeptTables`."""
-        if (place := self._place_kept(container, scope, KEYS)) is not None:
-            self.kinds.join(*place, self.holder([kind]))
-            if self.is_sequence(key, scope):
-                self.note_sequence(*place)
-
-    def _name(self, node: ast.Name, scope: Scope, hook: bool) -> ValueKind:
-        return self._or_keys(node, super()._name(node, scope, hook), scope)
-
-    def _attribute(self, node: ast.Attribute, scope: Scope, hook: bool) -> ValueKind:
-        return self._or_keys(node, super()._attribute(node, scope, hook), scope)
-
-    def _or_keys(self, node: ast.expr, kind: ValueKind, scope: Scope) -> ValueKind:
-        """The kind of a name or an attribute; of one of `KeptTables` that is asked for its keys it is theirs."""
-        if node not in self.kept.asked_for_keys or (place := self._place_kept(node, scope, KEYS)) is None:
-            return kind
-        return self.kinds.get(*place)
-
-    def hands_out_sequences(self, node: ast.expr, scope: Scope) -> bool:
-        """As `Given` says; of one of `KeptTables` the keys may be."""
-        return super().hands_out_sequences(node, scope) or self._place_kept(node, scope, KEYS) in self.sequences
 
     def _without_key(self, node: ast.Call, what: str, items: list[ValueKind], scope: Scope) -> ast.Call:
         """`LIST.sort(key=f)`, or `bisect(places, n, key=f)`, without its key, which is called with the items."""

@@ -60,6 +60,32 @@ ATTACKS = {
     ),
 }
 
+BY_NAME = "tuned[(1,)](x_ptr=out, n=n)"
+PRUNES = (
+    "def fits(configs, named, **given):\n    most = {}\n    return [c for c in configs if c.kwargs['BLOCK'] <= most]\n"
+    "@triton.autotune([triton.Config({{'BLOCK': 16}})], ['n'], prune_configs_by={{'early_config_prune': fits}})\n"
+    "@triton.jit\ndef tuned(x_ptr, n, BLOCK: tl.constexpr):\n    tl.store(x_ptr, n)\n"
+)
+TOGETHER = "0\n    every = {{**named, **given}}\n    most = every['{}']"
+ASKED = {
+    "what a launch gives by name": "given['{}'] if '{}' in given else 1",
+    "what it may give": "given.get('{}', 64)",
+    "what it gives in order": "named.get('{}', 64)",
+    "all that it gives": TOGETHER,
+}
+HONEST |= {what: (BY_NAME, PRUNES.format(asked.format("n", "n"))) for what, asked in ASKED.items()}
+ATTACKS |= {what: (BY_NAME, PRUNES.format(asked.format("x_ptr", "n"))) for what, asked in ASKED.items()}
+ATTACKS |= {
+    "a dict beside those of a launch": (
+        BY_NAME + "\nKEPT['n'] = x",
+        "KEPT = {}\n" + PRUNES.format("0\n    every = {**named, **KEPT}\n    most = every['n']"),
+    ),
+    "a dict of a launch and more": (
+        BY_NAME,
+        PRUNES.format("0\n    every = {**named, 'n': named['x_ptr']}\n    most = every['n']"),
+    ),
+}
+
 
 def found(tmp_path, body: str, more: str) -> list[str]:
     return [f.rule for f in check(tmp_path, in_wrapper(body) + more)]
