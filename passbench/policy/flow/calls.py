@@ -90,9 +90,12 @@ class FlowCalls(Values):
         facts, lineage = self._pass.facts(own), self._pass.lineage(own)
         if facts.initial is not None:
             self.groups.pass_on(facts.initial, given, 1)
+        self._pass.steps.take(len(facts.fields))
         if facts.by_fields:
             fields = [self._field(name) for name in facts.fields]
-            plain = len(lineage) == 1 and not given.spread and self._in_order(own)
+            if own not in self._ordered:
+                self._ordered[own] = self._in_order(own)
+            plain = len(lineage) == 1 and not given.spread and self._ordered[own]
             if plain:
                 for field, group in zip(fields, given.positional, strict=False):
                     self.groups.join(field, group)
@@ -110,20 +113,21 @@ class FlowCalls(Values):
 
     def _in_order(self, own: ast.ClassDef) -> bool:
         """Whether a class that is made with its fields takes them in the order of its text, all of them."""
+        fields = frozenset(class_fields(own))
         for s in own.body:
             if isinstance(s, ast.AnnAssign):
-                if not s.simple or may_be_no_field(s.annotation, lambda part: self._type_name(part, own)):
+                if not s.simple or may_be_no_field(s.annotation, lambda part: self._type_name(part, own, fields)):
                     return False
                 if isinstance(s.value, ast.Call) and any(k.arg in ("init", "kw_only", None) for k in s.value.keywords):
                     return False
         called = (d for d in own.decorator_list if isinstance(d, ast.Call))
         return all(k.arg is not None for d in called for k in d.keywords)
 
-    def _type_name(self, node: ast.expr, own: ast.ClassDef) -> str | None:
-        """What a name in a class's types stands for; None for a variable, the class's own too."""
+    def _type_name(self, node: ast.expr, own: ast.ClassDef, fields: frozenset[str]) -> str | None:
+        """What a name in a class's types stands for; None for a variable, the class's own `fields` too."""
         home = self._pass.class_homes[own]
         scope = self._pass.scopes[home.name]
-        if isinstance(node, ast.Name) and node.id in class_fields(own):
+        if isinstance(node, ast.Name) and node.id in fields:
             return None
         if (found := self._pass.own_class(node, scope)) is not None:
             return found.name

@@ -70,6 +70,7 @@ class Values:
     def __init__(self, pass_: PassNames) -> None:
         self._pass = pass_
         self.groups = Groups(pass_.steps)
+        self._ordered: dict[ast.ClassDef, bool] = {}  # whether a class takes its fields in order
         self.called: dict[ast.Call, int] = {}
         self.bases: dict[ast.Attribute, int] = {}
         self.handed: dict[ast.expr, int | None] = {}  # what libraries get, and may call

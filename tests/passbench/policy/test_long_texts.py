@@ -152,6 +152,11 @@ def attributes_of_attributes():
     return "Z = " + "getattr(" * 180 + f"[{_LONG},{_LONG},{_LONG}]" + ",'a')" * 180 + "\n"
 
 
+def instances_of_a_large_data_class():
+    fields = "".join(f" a{i}:int=1\n" for i in range(6000))
+    return f"import dataclasses\n@dataclasses.dataclass\nclass A:\n{fields}Z = [" + "A()," * 20000 + "]\n"
+
+
 def types_imported_again():
     return "from typing import *\n" * 8000
 
@@ -166,6 +171,7 @@ TEXTS |= {
         partial_functions_of_many_parameters,
         names_of_a_wide_method,
         attributes_of_attributes,
+        instances_of_a_large_data_class,
         types_imported_again,
     )
 }
