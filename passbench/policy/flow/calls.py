@@ -140,7 +140,7 @@ class FlowCalls(Values):
         """Whether instances of a class are called by its own `__call__` alone, as far as a base says."""
         home = self._pass.class_homes[own]
         dotted = home.dotted(base)
-        if own.name in home.torch_modules | home.namespaces:
+        if own.name in home.torch_modules or own.name in home.namespaces:
             return False
         if dotted is None:
             return isinstance(base, ast.Name) and base.id in {"object", "str", "int", *names.ERRORS, *home.classes}

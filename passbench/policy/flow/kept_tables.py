@@ -36,7 +36,8 @@ class KeptTables:
         imported = {stands_for.rpartition(".")[2] for one in modules.values() for stands_for in one.imports.values()}
         self.fields = {node.attr for node in attributes if node in made} | {node.id for node in of_classes}
         self.fields -= others | names.READ_OFF_ANYTHING
-        self.fields -= {node.attr for node in attributes if node not in made | asked}
+        known = made | asked
+        self.fields -= {node.attr for node in attributes if node not in known}
         self.fields -= {node.id for node in every if isinstance(node, ast.Name) and node not in of_classes}
         self.fields = {name for name in self.fields if not hasattr(torch.Tensor, name)}
         others |= imported | {node.attr for node in attributes}
@@ -44,7 +45,8 @@ class KeptTables:
             tops = {target for s in module.tree.body for target in assigned_by(s) if target in made}
             named = [node for node in nodes[name] if isinstance(node, ast.Name)]
             bound = Counter(node.id for node in named if not isinstance(node.ctx, ast.Load))
-            bad = {node.id for node in named if node not in tops | asked} | others
+            known = tops | asked
+            bad = {node.id for node in named if node not in known} | others
             found = {node.id for node in tops if isinstance(node, ast.Name) and bound[node.id] == 1}
             self.names |= {(name, one) for one in found - bad}
 

@@ -73,9 +73,9 @@ def empty_unused(name: str, tree: ast.Module, used: NamesInUse) -> dict[str, ast
     defined stays: defaults and annotations. Those that patterns name are returned as they were written. Of a class of
     no name in use the bases stay."""
     of_patterns: dict[str, ast.FunctionDef] = {}
-    library = _names_of_libraries(tree)
+    library, in_use = _names_of_libraries(tree), used.by_host | used.by_patterns
     for statement in tree.body:
-        if _is_plain_class(statement, library) and statement.name not in used.by_host | used.by_patterns:
+        if _is_plain_class(statement, library) and statement.name not in in_use:
             statement.body = [ast.copy_location(ast.Pass(), statement.body[0])]
             statement.is_unused = True
         called = name in used.rules and getattr(statement, "name", "") in HANDED_TO_PASSBENCH

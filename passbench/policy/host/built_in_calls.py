@@ -219,7 +219,7 @@ class BuiltInCalls(OperatorCalls):
     def methods_read(self, node: ast.expr, scope: Scope) -> Sequence[ast.FunctionDef]:
         """The methods of the pass that an attribute may be, read off an instance of the pass's, or static ones off
         a class; empty where it may be something else."""
-        if not isinstance(node, ast.Attribute) or node.attr in self.stored_names | self.properties:
+        if not isinstance(node, ast.Attribute) or node.attr in self.stored_names or node.attr in self.properties:
             return ()
         if scope.module.dotted(node) is not None and not scope.module.is_of_sibling(node):
             return ()

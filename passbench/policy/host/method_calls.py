@@ -147,7 +147,7 @@ class MethodCalls(KnownItems):
         if found is not None:
             return found
         base = self.base_kind(method, scope, called=True)
-        if name == "sort" and name not in self.methods | self.shared_names and not base.is_tensor:
+        if name == "sort" and not (name in self.methods or name in self.shared_names or base.is_tensor):
             node = self._without_key(node, ".sort()", [base.item()], scope)
         positional, keywords = self._arguments(node, scope)
         if name in _WRITTEN_OTHERWISE:  # a tensor has these, too

@@ -158,7 +158,7 @@ class NamedValues(Given):
                 if self.flow.is_read_through(own):
                     self.note_handed_on(own)
             other = self.modules.get(place[0])
-            if other is not None and place[1] in other.kernels.keys() | other.classes.keys():
+            if other is not None and (place[1] in other.kernels or place[1] in other.classes):
                 return ValueKind.ADDRESS
             return self.kinds.get(other.tree, place[1]) if other else ValueKind.SCALAR
         if dotted == "torch.Tensor":  # a method that is read off it is a tensor's
@@ -192,7 +192,7 @@ class NamedValues(Given):
         if other is not None and place[1] in other.lambdas:
             message = f"{place[1]} is a lambda of another module; write a function with def"
             self.find("lambda_as_value", scope.module, node, message)
-        if other is not None and place[1] not in other.names | other.module.imports.keys():
+        if other is not None and place[1] not in other.names and place[1] not in other.module.imports:
             self.find("forbidden_name", scope.module, node, f"{place[0]}.py has no {place[1]}")
 
     def refuse_name(self, node: ast.expr, dotted: str, scope: Scope) -> None:
@@ -275,7 +275,7 @@ class NamedValues(Given):
             self.steps.take(sum(len(base.body) for base in ancestors))
             bases = self.bases_of(ancestors) - {"abc.ABC", "typing.Protocol"}
             unusual = any(not self.class_homes[one].sibling_function(base) for base in bases - {""})
-            if unusual or one.name in home.namespaces | home.torch_modules:
+            if unusual or one.name in home.namespaces or one.name in home.torch_modules:
                 return False
             if not any(target.attr in fields_of(base) for base in ancestors):
                 return False
@@ -308,7 +308,7 @@ class NamedValues(Given):
         return found
 
     def _derives(self, own: ast.ClassDef, home: Scope) -> bool:
-        if own.name in home.module.namespaces | home.module.torch_modules:
+        if own.name in home.module.namespaces or own.name in home.module.torch_modules:
             return True
         bases = [base for base in own.bases if self.own_class(base, home) is None]
         return any((home.module.dotted(base) or written_name(base)) not in _WITHOUT_MEMBERS for base in bases)

@@ -69,7 +69,7 @@ def _is_plain_type(module: Module, node: ast.expr) -> bool:
     if isinstance(node, ast.Constant):
         return node.value in CONSTEXPR | _NAMED_TYPES
     text, dotted = written_name(node), module.dotted(node)
-    if _base(node) not in module.imports.keys() | module.globals and _base(node) in _LIBRARIES:
+    if _base(node) in _LIBRARIES and _base(node) not in module.imports and _base(node) not in module.globals:
         return True  # Python stops at the name, and the kernel's body is told what to import
     if text in CONSTEXPR:
         return dotted == "triton.language.constexpr"
@@ -213,7 +213,7 @@ def _check_called(
         elif isinstance(function, ast.Name):
             known = function.id not in local and (function.id in module.kernels or function.id not in module.globals)
         else:
-            known = isinstance(function, ast.Attribute) and function.attr not in {*members, "value"}
+            known = isinstance(function, ast.Attribute) and function.attr not in members and function.attr != "value"
         if not known:
             written = quoted(function)
             message = f"{written} may be host code; name a kernel, or a function of tl, where it is called, and choose"

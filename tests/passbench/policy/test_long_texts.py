@@ -157,6 +157,10 @@ def instances_of_a_large_data_class():
     return f"import dataclasses\n@dataclasses.dataclass\nclass A:\n{fields}Z = [" + "A()," * 20000 + "]\n"
 
 
+def items_of_a_dict():
+    return "D = {}\nZ = [" + "D[1]," * 45000 + "]\n"
+
+
 def types_imported_again():
     return "from typing import *\n" * 8000
 
@@ -172,6 +176,7 @@ TEXTS |= {
         names_of_a_wide_method,
         attributes_of_attributes,
         instances_of_a_large_data_class,
+        items_of_a_dict,
         types_imported_again,
     )
 }
