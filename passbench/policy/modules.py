@@ -127,7 +127,7 @@ def syntax_tree(name: str, text: str, report: Report) -> ast.Module | None:
         what = getattr(error, "msg", error)  # without the file and line, which the finding has
         report.add("syntax", f"{name}.py", getattr(error, "lineno", 0) or 0, f"not Python: {what}")
         return None
-    if (number := long_number(tree)) is not None:
+    if (number := long_number(text, tree)) is not None:
         report.add("syntax", f"{name}.py", number.lineno, "Python writes no number of so many digits; compute it")
         return None
     if codecs.lookup(encoding).name != "utf-8":  # Python would read another text than this policy

@@ -1,6 +1,7 @@
 """The nodes of a syntax tree. The policy looks at each some twenty times, so that its children are listed once."""
 
 import ast
+import re
 from collections import Counter
 
 _NAMING = ("name", "arg", "rest")
@@ -9,6 +10,9 @@ _NO_CHILDREN = frozenset({"ctx", "id", "attr", "arg", "kind", "asname", "module"
 """Fields that hold a context, or no node at all."""
 _MOST_BITS = 4096
 """Of a whole number that is written out. `str` of one of more than 4,300 digits is an error."""
+_LONG_NUMBER = re.compile(rf"(?<![0-9a-fA-F_])[0-9a-fA-F_]{{{_MOST_BITS // 4}}}")
+"""A number of more bits has at least so many digits: a hexadecimal one holds four bits, a decimal one fewer. Each row
+of digits is tried from its beginning alone, so that the search takes no longer than the text is."""
 
 
 def children(node: ast.AST) -> list[ast.AST]:
@@ -136,8 +140,11 @@ def walk(node: ast.AST) -> list[ast.AST]:
     return found
 
 
-def long_number(tree: ast.Module) -> ast.Constant | None:
-    """The first whole number of more than `_MOST_BITS` bits, None if there is none: a finding could not quote it. The
-    walk is `ast.walk`, which keeps no children: steps behind this one replace nodes."""
+def long_number(text: str, tree: ast.Module) -> ast.Constant | None:
+    """The first whole number of more than `_MOST_BITS` bits in the tree of a text, None if there is none: a finding
+    could not quote it. The tree is walked through only where the text has so many digits in a row; the walk is
+    `ast.walk`, which keeps no children: steps behind this one replace nodes."""
+    if _LONG_NUMBER.search(text) is None:
+        return None
     numbers = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and type(node.value) is int)
     return next((node for node in numbers if node.value.bit_length() > _MOST_BITS), None)

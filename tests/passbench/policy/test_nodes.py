@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from passbench.policy.nodes import children, quoted, walk
+from passbench.policy.nodes import children, long_number, quoted, walk
 
 EVERYTHING = """
 from . import one as two
@@ -54,3 +54,12 @@ def test_children_are_those_of_python_without_contexts():
 )
 def test_a_finding_quotes_short_expressions_and_names_long_ones(written, text):
     assert quoted(ast.parse(written, mode="eval").body) == text
+
+
+@pytest.mark.parametrize(
+    "written", [hex, str, bin, lambda number: f"0x_{number:_x}"], ids=["hex", "decimal", "binary", "_"]
+)
+def test_a_long_number_is_found_from_its_first_bit_too_many(written):
+    for number, found in ((2**4096, True), (2**4096 - 1, False)):
+        text = f"x = f(a, 7 + {written(number)})"
+        assert (long_number(text, ast.parse(text)) is not None) is found
