@@ -48,6 +48,8 @@ from passbench.result import Finding
 MAX_SOURCE = 1 << 18
 """Characters of all modules of a pass. The largest pass of ours has 57,000."""
 
+MOST_FINDINGS = 200
+"""Findings that one pass has at most, the first ones: each variant's result keeps them all."""
 
 _PURPOSES = {
     "pattern": "write `def pattern(x, …)`, the operations that the pass replaces",
@@ -59,7 +61,7 @@ _PURPOSES = {
 
 
 def check_dir(directory: str | Path) -> list[Finding]:
-    """Findings on a pass directory, in order of file and line; none: the pass is allowed.
+    """Findings on a pass directory, in order of file and line, the first 200; none: the pass is allowed.
 
     Raises ContractError if the directory does not follow the contract.
     """
@@ -90,7 +92,7 @@ def _findings(
         report.add("size", NAMES_FILE, 0, "the pass takes too many steps to follow; write shorter code")
     except RecursionError:
         report.add("syntax", NAMES_FILE, 0, "expressions are nested too deeply; write shorter ones")
-    return report.sorted()
+    return report.sorted()[:MOST_FINDINGS]
 
 
 def _read(files: PassFiles, report: Report) -> dict[str, Module]:

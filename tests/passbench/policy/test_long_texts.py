@@ -7,7 +7,7 @@ import time
 import pytest
 
 from passbench.contract import NAMES_FILE, PassFiles
-from passbench.policy.check import check_files
+from passbench.policy.check import MOST_FINDINGS, check_files
 from tests.passbench.policy.test_policy import in_wrapper
 
 _MOST_SECONDS = 10  # of a core; two on an idle one
@@ -192,6 +192,12 @@ def seconds(files):
 @pytest.mark.parametrize("name", TEXTS)
 def test_a_long_text_takes_seconds(name):
     assert seconds({"rule.py": "import typing\n" + in_wrapper("pass") + TEXTS[name]()}) < _MOST_SECONDS
+
+
+def test_a_long_text_has_no_more_findings_than_are_kept():
+    rule = in_wrapper("\n".join(f"z = x.field{i}" for i in range(MOST_FINDINGS + 1)))
+    found = check_files(PassFiles(("rule",), {"rule.py": rule, NAMES_FILE: '["rule"]'}, ()))
+    assert [f.line for f in found] == list(range(found[0].line, found[0].line + MOST_FINDINGS))
 
 
 def test_rules_that_import_long_functions_take_seconds():
