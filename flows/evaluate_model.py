@@ -69,7 +69,8 @@ def evaluate_model(
     Returns a summary: the version, and for each author's run its scores and counts. A run that has used its money or
     time publishes what is finished, and says so. A deployment that fails of anything but a PassNetError is tried once
     more, and goes on with what is finished.
-    Raises PassNetError for what the caller can put right: an unknown author, version or sample, a full disk.
+    Raises PassNetError for what the caller can put right: an unknown author, version or sample, a full disk; before
+    anything is measured, for a version with a missing or corrupt shard.
     """
     names = list(dict.fromkeys(name.strip() for name in author.split(",")))
     if "llm" not in names and (given := [*(["model"] if model else []), *(llm or {})]):
@@ -78,6 +79,7 @@ def evaluate_model(
     authors = [author_named(name, model, options) for name in names]
     store = Store(data)
     opened = store.open(version)
+    opened.verify()  # results are published beside all of it, which would fail after hours
     samples = load_samples(opened, split, [category] if category else CATEGORIES, names=only, limit=limit)
     if not samples:
         wanted = f"{category} samples" if category else "samples"

@@ -139,6 +139,22 @@ def test_a_corrupt_result_is_named_and_nothing_is_published(evaluated):
     assert len(Store(data).versions()) == versions
 
 
+def test_a_corrupt_shard_is_named_before_anything_is_measured(evaluated):
+    """One that the evaluation does not read: results are published beside it."""
+    data, _ = evaluated
+    version = Store(data).open()
+    shard = version.path / next(
+        shard.path for shard in version.manifest.shards if shard.config not in ("fusible", "samples")
+    )
+    content, runs = shard.read_bytes(), sorted((data / "runs").iterdir())
+    shard.unlink()  # other versions have the same file
+    shard.write_bytes(content[:-1])
+    with pytest.raises(PassNetError, match=f"{shard.name}.* is corrupt"):
+        evaluate_model.fn(author="inductor-strict", data=str(data), category="fusible", limit=1, device="cpu")
+    shard.write_bytes(content)
+    assert sorted((data / "runs").iterdir()) == runs
+
+
 def test_a_summary_counts_what_matched_and_cuts_reasons_between_words():
     """A pass that could not be compiled may have failed before it was applied."""
     row = {"author": "a", "sample": "s", "compiler": "pass", "matches": None, "reason": ""}
