@@ -27,7 +27,7 @@ from agent.distill.source.pattern_source import short_names
 from agent.distill.source.style import Style
 from agent.distill.whole_graphs import WholeGraph, in_branches, whole_graph, whole_graph_instead, whole_source
 from agent.distill.written_pass import Site, mismatches, within
-from passbench.contract import NAMES_FILE
+from passbench.contract import NAMES_FILE, write_pass_dir
 from passbench.policy.check import MAX_SOURCE
 from storage.graph.record import Graph, refs
 from storage.records import Sample, Variant
@@ -283,16 +283,16 @@ class Task:
         causes, task = list(self.causes), self
         while task.covers(patterns, style.whole):
             names = task.module_names(patterns)
-            wholes = task._write(names, style, directory)
-            if (excess := sum(len(file.read_text("utf-8")) for file in directory.glob("*.py")) - MAX_SOURCE) > 0:
-                sizes = {p: len((directory / f"{name}.py").read_text("utf-8")) for p, name in names.items()}
-                shutil.rmtree(directory)
+            wholes, files = task._files(names, style)
+            if (excess := sum(len(text) for file, text in files.items() if file != NAMES_FILE) - MAX_SOURCE) > 0:
+                sizes = {pattern: len(files[f"{name}.py"]) for pattern, name in names.items()}
                 most = sum(sizes.values()) - excess
                 patterns = within(sizes, task.gains(), most, lambda kept: task.covers(kept, style.whole))  # noqa: B023
                 causes.append(f"all kernels together have more than {MAX_SOURCE} characters")
                 if not patterns:
                     break
                 continue
+            write_pass_dir(files, directory)
             sites = [
                 (g.graph, g.sites(names) if name is None else [Site(name, g.whole.matched.region.inputs)])
                 for g, name in zip(task.graphs, wholes, strict=True)
@@ -322,14 +322,15 @@ class Task:
             names[pattern] = name if taken[name] == 1 else f"{name}_{taken[name]}"
         return names
 
-    def _write(self, names: Mapping[str, str], style: Style, directory: Path) -> list[str | None]:
-        """Writes the modules; returns for each graph the name of the one that replaces it as a whole, None for none.
+    def _files(self, names: Mapping[str, str], style: Style) -> tuple[list[str | None], dict[str, str]]:
+        """For each graph the name of the module that replaces it as a whole, None for none; and the files of the pass.
 
         The modules of whole graphs apply first. Those of regions are applied where a graph is not replaced as a whole.
         What is for other constants applies last: to graphs in which nothing else has matched.
         """
-        sources = [self._whole_source(each, names, style) if style.whole else None for each in self.graphs]
-        wholes = [None if source is None else f"whole_graph_{n}" for n, source in enumerate(sources)]
+        of_wholes = [self._whole_source(each, names, style) if style.whole else None for each in self.graphs]
+        wholes = [None if source is None else f"whole_graph_{n}" for n, source in enumerate(of_wholes)]
+        sources = {name: source for name, source in zip(wholes, of_wholes, strict=True) if name is not None}
         applied = [
             name
             for pattern, name in names.items()
@@ -338,20 +339,13 @@ class Task:
                 for each, whole in zip(self.graphs, wholes, strict=True)
             )
         ]
-        directory.mkdir(parents=True)
-        for name, source in zip(wholes, sources, strict=True):
-            if name is not None:
-                (directory / f"{name}.py").write_text(source, "utf-8")
+        general = {f"any_constants_{n}": source for n, source in enumerate(self._of_any_constants(style.captured))}
+        listed = [*sources, *applied, *general]
         for pattern, name in names.items():
             cases = [case for each in self.graphs for c in each.candidates if c.pattern == pattern for case in c.cases]
-            source = module_source(cases, self.family, style, helper=name not in applied)
-            (directory / f"{name}.py").write_text(source, "utf-8")
-        general = {f"any_constants_{n}": source for n, source in enumerate(self._of_any_constants(style.captured))}
-        for name, source in general.items():
-            (directory / f"{name}.py").write_text(source, "utf-8")
-        listed = [*(name for name in wholes if name is not None), *applied, *general]
-        (directory / NAMES_FILE).write_text(json.dumps(listed, indent=2) + "\n", "utf-8")
-        return wholes
+            sources[name] = module_source(cases, self.family, style, helper=name not in applied)
+        files = {f"{name}.py": source for name, source in (sources | general).items()}
+        return wholes, files | {NAMES_FILE: json.dumps(listed, indent=2) + "\n"}
 
     def _of_any_constants(self, captured: bool) -> list[str]:
         """Modules for graphs of other constants than any variant's."""
