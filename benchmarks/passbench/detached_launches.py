@@ -1,24 +1,24 @@
 """Whether launches survive CUPTI: attached, detached, and launched again, thousands of times. Needs a GPU.
 
-    python3 -m benchmarks.passbench.detached_launches [--graph 0|1] [--wait 0|1] --seconds S
+    python3 -m benchmarks.passbench.detached_launches [--wait 0|1] --seconds S
 
 Each cycle makes a plan of three launches, calls it while kernels are recorded, as observed calls do, then many times
-behind that, as timed calls do, and captures and replays it. `--graph 1`: the plan makes its CUDA graph while CUPTI is
-attached. `--wait 0`: calls go on behind one synchronisation; 1: when torch's thread that detaches CUPTI has ended. The
-last line says how many cycles there were, and in how many that thread still ran behind one synchronisation.
+behind that, as timed calls do, and captures and replays it. So the plan makes its CUDA graph while CUPTI is attached.
+`--wait 0`: calls go on behind one synchronisation; 1: when torch's thread that detaches CUPTI has ended, as in
+`passbench.child.profiled`. The last line says how many cycles there were, and in how many that thread still ran behind
+one synchronisation. An "unspecified launch failure" ends the process.
 """
 
 import argparse
 import os
 import time
-from contextlib import nullcontext
 
 import torch
 import triton
 import triton.language as tl
 
+from passbench.child.profiled import await_end_of, threads
 from passbench.launch import Launch, LaunchPlan
-from passbench.launch.native_launch import one_by_one
 
 
 @triton.jit
@@ -33,32 +33,23 @@ def plan_of(n: int) -> LaunchPlan:
     return LaunchPlan(1, layout, layout, layout, (twice, (0, 1)), (twice, (1, 2)), (twice, (2, 3)))
 
 
-def threads() -> set[str]:
-    return set(os.listdir("/proc/self/task"))
-
-
-def cycle(n: int, graph: bool, wait: bool) -> tuple[bool, int]:
-    """Whether a thread that came with the recording's end still ran behind one synchronisation, and how many more
-    synchronisations it took."""
+def cycle(n: int, wait: bool) -> bool:
+    """Whether the thread that came with the recording's end still ran behind one synchronisation. Raises RuntimeError
+    where a plan or its replay computes something else."""
     plan, x = plan_of(n), torch.randn(n, device="cuda")
     plan(x)  # by Triton
-    with nullcontext() if graph else one_by_one():
-        profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA])
-        profiler.start()
-        for _ in range(3):
-            plan(x)
-        torch.cuda.synchronize()
-        before = threads()
-        profiler.stop()
+    profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA])
+    profiler.start()
+    for _ in range(3):
+        plan(x)
+    torch.cuda.synchronize()
+    before = threads()
+    profiler.stop()
     late = threads() - before
     torch.cuda.synchronize()
-    still, more = bool(late & threads()), 0
-    while wait and late & threads():
-        time.sleep(0.0001)
-        torch.cuda.synchronize()
-        more += 1
-        if more > 20_000:
-            raise RuntimeError("the thread that detaches CUPTI does not end")
+    still = bool(late & threads())
+    if wait:
+        await_end_of(late, torch.cuda.synchronize)
     rows = [torch.randn(n, device="cuda") for _ in range(8)]
     for turn in range(40):
         row = rows[turn % 8]
@@ -72,25 +63,23 @@ def cycle(n: int, graph: bool, wait: bool) -> tuple[bool, int]:
     torch.cuda.synchronize()
     if not all(torch.equal(got, row * 8) for got, row in zip(kept, rows, strict=True)):
         raise RuntimeError("a replay computed something else")
-    return still, more
+    return still
 
 
 def main() -> None:
     """See the module's head."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--graph", type=int, default=1)
-    parser.add_argument("--wait", type=int, default=0)
+    parser.add_argument("--wait", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=30)
     given = parser.parse_args()
     os.environ["TEARDOWN_CUPTI"] = "1"
-    end, cycles, still, most = time.monotonic() + given.seconds, 0, 0, 0
+    end, cycles, still = time.monotonic() + given.seconds, 0, 0
     try:
         while time.monotonic() < end:
-            alive, more = cycle(1000 + cycles % 7, bool(given.graph), bool(given.wait))
-            cycles, still, most = cycles + 1, still + alive, max(most, more)
+            still += cycle(1000 + cycles % 7, bool(given.wait))
+            cycles += 1
     finally:
-        how = f"graph {given.graph} wait {given.wait}"
-        print(f"{how}: {cycles} cycles, {still} still detaching, {most} more", flush=True)
+        print(f"wait {given.wait}: {cycles} cycles, {still} still detaching", flush=True)
 
 
 if __name__ == "__main__":

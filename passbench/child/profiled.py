@@ -4,24 +4,47 @@ A process to which CUPTI is attached pays for each launch and each kernel: on an
 a fifth of a small kernel's time, also long after the last recording (benchmarks/passbench/h200_profiler). So torch is
 told to detach CUPTI whenever a recording ends, by `TEARDOWN_CUPTI` in a worker's environment.
 
-A CUDA graph that is made or launched while CUPTI is attached, and launched again behind that, is what torch warns of
-(`torch.profiler.profiler`: "CUDA Graph does not work well with CUPTI teardown"). Launches as graphs of their own were
-such graphs on 28 November 2026, and two of some hundred trials of a pass with a `Launch` ended with "unspecified launch
-failure" on H200s. So launches go one by one while kernels are recorded.
+A thread of torch's detaches it, when some later call of CUDA returns. In one of eight recordings it is too late for the
+first such call (benchmarks/passbench/h200_launch_failure). CUPTI was detached in the middle of timed calls then, and
+one of a hundred of these recordings ended with "unspecified launch failure", where a CUDA graph had been made before
+that. So a recording is over when that thread has ended.
 """
 
-from collections.abc import Iterator
+import os
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
 
-from passbench.launch.native_launch import one_by_one
+_WAIT_SECONDS = 10.0
+"""A thread that detaches CUPTI has ended within 5 ms on an H200."""
 
 
 @contextmanager
 def profiled() -> Iterator[torch.profiler.profile]:
     """Record kernels, copies and fills while the context lasts; a GPU is needed. CUPTI is detached behind it."""
-    with one_by_one():
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
-            yield profiler
-        torch.cuda.synchronize()  # a thread of torch's detaches CUPTI as the next call of CUDA returns: this one
+    profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA])
+    profiler.start()
+    try:
+        yield profiler
+    finally:
+        before = threads()
+        profiler.stop()
+        await_end_of(threads() - before, torch.cuda.synchronize)
+
+
+def threads() -> set[str]:
+    """The numbers of this process's threads, those that Python does not know among them."""
+    return set(os.listdir("/proc/self/task"))
+
+
+def await_end_of(some: set[str], call: Callable[[], None], seconds: float = _WAIT_SECONDS) -> None:
+    """Make calls of CUDA, one at least, until threads have ended. Raises RuntimeError where they do not."""
+    call()
+    end = time.monotonic() + seconds
+    while some & threads():
+        if time.monotonic() > end:
+            raise RuntimeError(f"CUPTI was not detached within {seconds:.0f} s of a recording's end")
+        time.sleep(0.0001)
+        call()

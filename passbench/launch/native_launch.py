@@ -8,8 +8,6 @@ by the same compiler, in a fifth of a second, and kept in the same cache.
 
 import ctypes
 import functools
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -45,16 +43,6 @@ def native() -> ModuleType:
     """The module. Raises what Triton raises where there is no C compiler, or no headers of this Python."""
     source = "\n".join([path.read_text(encoding="utf-8") for path in _SOURCES])
     return compile_module_from_src(src=source, name="passnet_launch")
-
-
-@contextmanager
-def one_by_one() -> Iterator[None]:
-    """No launch makes a CUDA graph of its own in this context, or launches one: kernels go to the driver one by one."""
-    before = native().launch_alone(True)
-    try:
-        yield
-    finally:
-        native().launch_alone(before)
 
 
 @functools.cache

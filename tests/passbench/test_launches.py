@@ -2,7 +2,7 @@
 
 import pytest
 
-from passbench.launch.native_launch import DRIVER_FUNCTIONS, native, one_by_one
+from passbench.launch.native_launch import DRIVER_FUNCTIONS, native
 from tests.support.cuda_driver import CudaDriver, skip_without_native
 
 KERNEL, OTHER = 1, 2
@@ -50,25 +50,6 @@ def test_what_is_recorded_is_launched_one_by_one(cuda):
     cuda.capturing = 0
     launches.run((16, 32, 48), 7)
     assert [r.graph for r in cuda.runs] == [None, None, 6000, 6000]
-
-
-def test_no_graph_is_made_or_launched_for_the_time_being(cuda):
-    """As while CUPTI is attached. Contexts may be within each other."""
-    early, late = made(cuda), made(cuda)
-    early.run((16, 32, 48), 7)
-    with one_by_one():
-        with one_by_one():
-            early.run((16, 32, 64), 7)
-        late.run((16, 32, 80), 7)
-    early.run((16, 32, 96), 7)
-    late.run((16, 32, 112), 7)
-    assert [(r.graph is None, r.arguments[-1]) for r in cuda.runs[1::2]] == [
-        (False, 48), (True, 64), (True, 80), (False, 96), (False, 112),
-    ]  # fmt: skip
-    with pytest.raises(KeyError), one_by_one():
-        raise KeyError
-    late.run((16, 32, 48), 7)
-    assert cuda.runs[-1].graph
 
 
 @pytest.mark.parametrize("function", ["create_graph", "add_node", "instantiate", "is_capturing", "exchange_mode"])

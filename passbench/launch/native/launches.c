@@ -75,13 +75,10 @@ static void make_graph(Launches *self, uint64_t *addresses) {
     if (error || self->driver->instantiate(&self->exec, self->graph, 0)) self->exec = NULL;
 }
 
-static int alone; /* all launches go one by one for the time being, with no graph made or launched */
-
 /* Whether a graph may be launched on the stream now. What is recorded must be the kernels. Stream 0 is that of the current
    device: there a graph of another device's kernels would not wait for the work before it. */
 static int takes_a_graph(Launches *self, void *stream) {
     int recorded = 0, device = 0;
-    if (alone) return 0;
     if (self->driver->is_capturing(stream, &recorded) || recorded) return 0;
     return !self->driver->current_device(&device) && device == self->steps[0].kernel->device;
 }

@@ -1,20 +1,6 @@
 /* ---- The module ---- */
 
-static PyObject *launch_alone(PyObject *module, PyObject *given) {
-    int before = alone, now = PyObject_IsTrue(given);
-    if (now < 0) return NULL;
-    alone = now;
-    return PyBool_FromLong(before);
-}
-
-static PyMethodDef functions[] = {
-    {"launch_alone", launch_alone, METH_O, "launch_alone(whether): from now on one by one, no graph. What held before."},
-    {NULL},
-};
-
-static struct PyModuleDef definition = {
-    .m_base = PyModuleDef_HEAD_INIT, .m_name = "passnet_launch", .m_size = -1, .m_methods = functions,
-};
+static struct PyModuleDef definition = {.m_base = PyModuleDef_HEAD_INIT, .m_name = "passnet_launch", .m_size = -1};
 
 PyMODINIT_FUNC PyInit_passnet_launch(void) {
     PyObject *module = PyModule_Create(&definition);
