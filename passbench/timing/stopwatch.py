@@ -21,6 +21,7 @@ _MOST_PAIRS = 20  # that it should take to make `Settings.calls` calls
 _NOTE_LETTERS = 300
 _ALONE = 5  # exchanges of one call, at random moments of the timing of a pass
 _MOST_MOVES = 4  # to other cores, of a variant
+_PAIRS_ON_A_CORE = 4  # before it is asked whether the core is still as fast as it was
 _OBSERVED = 2  # exchanges at random moments of the timing, beside the one before it
 
 
@@ -49,7 +50,7 @@ class Stopwatch:
         self._exchanges, self._pair, self._settings, self._observe = exchanges, pair, pair.settings, observe
         self._workers, self._believed = (pair.eager, pair.candidate), believed
         self._cores = cores.choose(pair.device)
-        self._moves = 0
+        self._moves, self._core_us = 0, []
 
     def measure(self) -> Times:
         """Times by both clocks, "device" on a GPU alone. Raises VariantFailure."""
@@ -77,7 +78,7 @@ class Stopwatch:
         timings = (e2e,) if device is None else (e2e, device)
         check_bandwidth(self._pair, timings)
         self._pair.layers.note("parent_clock", "late_inputs", "sealed_calls", "timed_outputs_checked")
-        return Times(timings, method, note)
+        return Times(timings, method, note, tuple(self._core_us))
 
     def _pin(self) -> None:
         if self._cores is not None:
@@ -132,6 +133,7 @@ class Stopwatch:
                     timing = summarise("e2e", pairs, settings.noise, plan.repeats(done), trusted)
                 if settled(timing, settings.precision):
                     break
+            if done % _PAIRS_ON_A_CORE == 0:
                 self._avoid_disturbance(pairs)
         for _ in (moment for moment in moments if moment >= done):
             self._observe(size)
@@ -140,11 +142,16 @@ class Stopwatch:
         return timing
 
     def _avoid_disturbance(self, pairs: Pairs) -> None:
-        """Move both workers to another core where most of the latest exchanges were disturbed."""
-        if self._cores is not None and self._cores.others and self._moves < _MOST_MOVES and disturbed(pairs):
-            self._moves += 1
-            self._refuse_moved()
-            with self._pair.phases("choose cores"):
+        """Move both workers to another core where most of the latest exchanges were disturbed, or theirs is slow now:
+        exchanges tell nothing where the core was slow from the first one on."""
+        if self._cores is None:
+            return
+        with self._pair.phases("choose cores"):
+            self._core_us.append(self._cores.work_us())
+            slow = self._cores.disturbed(self._core_us[-1]) or disturbed(pairs)
+            if slow and self._cores.others and self._moves < _MOST_MOVES:
+                self._moves += 1
+                self._refuse_moved()
                 self._cores = self._cores.elsewhere()
                 self._pin()
 

@@ -1,5 +1,6 @@
 import os
 import random
+import threading
 from types import SimpleNamespace
 
 import numpy as np
@@ -175,19 +176,59 @@ def test_defaults_depend_on_the_device():
         Settings(off=frozenset({"everything"}))
 
 
-def test_both_children_share_the_quietest_core_and_the_parent_has_the_next(monkeypatch):
+@pytest.fixture
+def host(monkeypatch):
+    """A host of 16 cores and two GPUs; `took` is what the piece of work takes on a core, `threads` are pairs of threads
+    of one core, as nobody is told."""
+    host = SimpleNamespace(took={5: 4.0, 7: 1.0, 9: 3.0, 11: 2.0}, threads=[])
+
+    def beside(core, busy):
+        return 1.5 * host.took[core] if {core, busy} in host.threads else host.took[core]
+
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(2, 18)))
     monkeypatch.setattr("os.sched_setaffinity", lambda pid, cores: None)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     monkeypatch.setattr(cores, "_first_thread", lambda processor: processor)
-    monkeypatch.setattr(cores, "_seconds_on", lambda core: {5: 4.0, 7: 1.0, 9: 3.0, 11: 2.0}.get(core, core))
+    monkeypatch.setattr(cores, "_us_on", lambda core: host.took.get(core, float(core)))
+    monkeypatch.setattr(cores, "_us_beside", beside)
+    return host
+
+
+def test_both_children_share_the_quietest_core_and_the_parent_has_the_next(host, monkeypatch):
     chosen = cores.choose(torch.device("cuda", 0))
-    assert chosen == cores.Cores({7}, {11}, (9, 5))
-    assert cores.choose(torch.device("cuda", 1)) == cores.Cores({3}, {13}, (15, 17)), "no other GPU's cores"
-    assert chosen.elsewhere() == cores.Cores({9}, {11}, (5, 7))
+    assert chosen == cores.Cores({7}, {11}, (9, 5), 1.0)
+    host.took |= {3: 3.0, 13: 13.0, 15: 15.0, 17: 17.0}
+    assert cores.choose(torch.device("cuda", 1)) == cores.Cores({3}, {13}, (15, 17), 3.0), "no other GPU's cores"
+    assert chosen.elsewhere() == cores.Cores({9}, {11}, (5, 7), 1.0)
     assert cores.choose(torch.device("cpu")) is None
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1})
     assert cores.choose(torch.device("cuda", 0)) is None
+
+
+def test_the_parent_is_on_no_thread_of_the_childrens_core(host):
+    """The kernel of a virtual machine does not know which processors are; a busy one makes the other slower."""
+    host.threads = [{7, 11}, {9, 5}]
+    chosen = cores.choose(torch.device("cuda", 0))
+    assert chosen == cores.Cores({7}, {9}, (11, 5), 1.0)
+    assert chosen.elsewhere() == cores.Cores({11}, {9}, (5, 7), 1.0)
+    host.took[11] = host.took[7] = 9.0
+    host.threads = [{7, 9}, {9, 11}, {9, 5}]
+    assert chosen.elsewhere().children == {5}, "all are threads of the parent's core: the least disturbed one"
+
+
+def test_a_core_that_became_slow_is_disturbed(host):
+    chosen = cores.choose(torch.device("cuda", 0))
+    assert not chosen.disturbed(chosen.work_us())
+    host.took[7] = 1.3
+    assert chosen.disturbed(chosen.work_us())
+
+
+def test_work_beside_a_busy_core_is_timed_here():
+    """On real cores: the work is done, the other thread has ended, and this one may run where it could before."""
+    allowed, threads = os.sched_getaffinity(0), threading.active_count()
+    first, *_, last = sorted(allowed)
+    assert 1.0 < cores._us_beside(first, last) < 1e5
+    assert os.sched_getaffinity(0) == allowed and threading.active_count() == threads
 
 
 def test_candidates_are_no_two_threads_of_one_core(monkeypatch):
@@ -204,7 +245,8 @@ def test_candidates_are_no_two_threads_of_one_core(monkeypatch):
 def test_no_candidate_is_on_the_first_core_where_others_are_left(processors, gpus, monkeypatch):
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(processors)))
     monkeypatch.setattr("torch.cuda.device_count", lambda: gpus)
-    monkeypatch.setattr(cores, "_seconds_on", lambda core: core)
+    monkeypatch.setattr(cores, "_us_on", float)
+    monkeypatch.setattr(cores, "_us_beside", lambda core, busy: float(core))
     for thread_of in (lambda processor: processor % (processors // 2), lambda processor: processor // 2 * 2):
         monkeypatch.setattr(cores, "_first_thread", thread_of)
         for number in range(gpus):

@@ -1,6 +1,6 @@
 """Whether launches survive CUPTI: attached, detached, and launched again, thousands of times. Needs a GPU.
 
-    python3 -m benchmarks.passbench.detached_launches [--wait 0|1] --seconds S
+    python3 -m benchmarks.passbench.h200_launch_failure.detached_launches [--wait 0|1] --seconds S
 
 Each cycle makes a plan of three launches, calls it while kernels are recorded, as observed calls do, then many times
 behind that, as timed calls do, and captures and replays it. So the plan makes its CUDA graph while CUPTI is attached.
