@@ -22,7 +22,7 @@ from passbench.names import COMPILERS
 from passbench.policy.check import check_files
 from passbench.result import Finding, VariantResult
 from passbench.settings import Settings
-from passbench.timing.gpu_conditions import Surroundings, busy, compared, cores_seen
+from passbench.timing.gpu_conditions import Surroundings, busy, compared
 from passbench.trial import TrialCandidate, TrialWorkers, run_trial
 from passbench.workers import precompile
 from passbench.workers.fork_server_client import Launcher, shared_launcher
@@ -288,7 +288,7 @@ class Bench:
             yield replace(
                 self._results.of(sample, variant, candidate, outcome),
                 seed=seed,
-                surroundings=compared(before, after) | cores_seen(outcome.times.core_us),
+                surroundings=compared(before, after),
                 busy=busy(before, after, self._processes()),
                 seconds=time.monotonic() - begin,
             )

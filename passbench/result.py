@@ -80,13 +80,11 @@ class Timing:
 class Times(NamedTuple):
     """The timings of a variant, one a clock. `device_method` says where the device clock's come from: "graph", replays
     timed by the parent, or "kernels", the busy time that the child reports; None where there is none. `device_note`
-    says why it is not "graph". `core_us`: microseconds of a fixed piece of work on the workers' core, now and then
-    between the e2e exchanges (`passbench.timing.cores`)."""
+    says why it is not "graph"."""
 
     timings: tuple[Timing, ...] = ()
     device_method: str | None = None
     device_note: str = ""
-    core_us: tuple[float, ...] = ()
 
 
 class Errors(NamedTuple):

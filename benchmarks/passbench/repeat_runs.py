@@ -22,7 +22,7 @@ from pathlib import Path
 
 from passbench.names import CLOCKS
 from passbench.score import aggregate_score
-from passbench.timing.cores import SLOWER, on_cores
+from passbench.timing.cores import on_cores
 from storage.parquet import read_rows
 from storage.schema import RESULTS
 
@@ -75,19 +75,14 @@ def compared(runs: Sequence[Sequence[dict]]) -> str:
 
 
 def host_speeds(runs: Sequence[Sequence[dict]]) -> str:
-    """What a fixed piece of Python took on the workers' core in each run: the median of all looks, and the share of
-    those that were slow, beside the fastest look of all runs; empty where rows do not say it."""
-    known = [
-        [float(us) for row in rows for us in dict(row["surroundings"] or ()).get("core_us", "").split()]
-        for rows in runs
-    ]
+    """What a fixed piece of Python took in each run: the median over its rows, which say it before and after each
+    variant; empty where they do not say it."""
+    said = [[dict(row["surroundings"] or ()).get("host_us") for row in rows] for rows in runs]
+    known = [[float(us) for both in one if both for us in both.split(" → ")] for one in said]
     if not all(known):
         return ""
-    slow = SLOWER * min(map(min, known))
-    said = ", ".join(
-        f"{statistics.median(one):.0f} us ({sum(us > slow for us in one) / len(one):.0%})" for one in known
-    )
-    return f"\nA fixed piece of Python on the workers' core, median of each run (share of slow looks): {said}.\n"
+    medians = ", ".join(f"{statistics.median(one):.0f}" for one in known)
+    return f"\nA fixed piece of Python took, median of each run: {medians} us.\n"
 
 
 def main() -> None:

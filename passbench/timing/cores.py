@@ -17,45 +17,21 @@ _LEAST_WINDOW, _MOST_WINDOW = 8, 16  # cores that a GPU's benchmark chooses amon
 _FIRST = 3
 _PROBE = 10_000  # additions: about a third of a millisecond
 _PROBES = 3  # of each core, in turn: what disturbs it comes and goes
-SLOWER = 1.25
-"""A core is slow where a piece of work takes so many times as long as on a quiet one. A thread of another machine
-on the same core makes it 1.5 to 2 times as long, for some 50 ms or for seconds (benchmarks/passbench/h200_cores)."""
 
 
 @dataclass(frozen=True)
 class Cores:
     """`children`: eager's and the candidate's worker, which never run at the same time, share one core, so that
-    neither is on a faster one; `parent`: waits without sleeping on another. `others` can take the children's place.
-    `quiet_us`: what a fixed piece of work takes on a core that nothing disturbs."""
+    neither is on a faster one; `parent`: waits without sleeping on another. `others` can take the children's place."""
 
     children: set[int]
     parent: set[int]
     others: tuple[int, ...] = ()
-    quiet_us: float = 0.0
 
     def elsewhere(self) -> Self:
-        """The children on the first of the other cores that is not slow now, or on the least slow one."""
-        took: dict[int, float] = {}
-        for core in self.others:
-            took[core] = self._look(core)
-            if not self.slow(took[core]):
-                break
-        fastest = min(took, key=took.__getitem__)
-        return replace(self, children={fastest}, others=(*(n for n in self.others if n != fastest), *self.children))
-
-    def work_us(self) -> float:
-        """What the piece of work takes on the children's core now. They must not be at work themselves."""
-        (child,) = self.children
-        return self._look(child)
-
-    def slow(self, work_us: float) -> bool:
-        """Whether a core is slow on which the piece of work takes so long."""
-        return work_us > SLOWER * self.quiet_us
-
-    def _look(self, core: int) -> float:
-        """Microseconds of the piece of work, done once more where it is slow: a core that slept needs a moment."""
-        took = us_on(core)
-        return min(took, us_on(core)) if self.slow(took) else took
+        """The children on the quietest of the other cores."""
+        quietest, *rest = _by_quiet(self.others)
+        return replace(self, children={quietest}, others=(*rest, *self.children))
 
 
 def choose(device: torch.device) -> Cores | None:
@@ -70,9 +46,8 @@ def choose(device: torch.device) -> Cores | None:
         return None
     candidates = window(device)[::2]
     apart = [one for one in candidates if _first_thread(one) > 0]
-    took = _looked_at(apart if len(apart) > 1 else candidates)
-    children, parent, *others = sorted(took, key=lambda core: sum(took[core]))
-    return Cores({children}, {parent}, tuple(others), min(map(min, took.values())))
+    children, parent, *others = _by_quiet(apart if len(apart) > 1 else candidates)
+    return Cores({children}, {parent}, tuple(others))
 
 
 def window(device: torch.device) -> list[int]:
@@ -91,33 +66,33 @@ def _first_thread(processor: int) -> int:
     return int(re.split("[,-]", siblings.read_text())[0]) if siblings.exists() else processor
 
 
-def _looked_at(cores: Sequence[int]) -> dict[int, list[float]]:
-    """Microseconds of the piece of work on each core, some times."""
-    took: dict[int, list[float]] = {core: [] for core in cores}
+def _by_quiet(cores: Sequence[int]) -> list[int]:
+    """Cores, the least disturbed first."""
+    seconds = dict.fromkeys(cores, 0.0)
     for _ in range(_PROBES):
         for core in cores:
-            took[core].append(us_on(core))
-    return took
+            seconds[core] += _seconds_on(core)
+    return sorted(cores, key=seconds.get)
 
 
-def us_on(core: int) -> float:
-    """Microseconds of the piece of work on a core."""
+def _seconds_on(core: int) -> float:
+    """How long a fixed piece of work takes on a core."""
     with on_cores({core}):
-        return _us_of_work()
+        return _seconds_of_work()
 
 
-def _us_of_work() -> float:
+def _seconds_of_work() -> float:
     total = 0
     begin = time.perf_counter()
     for number in range(_PROBE):
         total += number
-    return 1e6 * (time.perf_counter() - begin)
+    return time.perf_counter() - begin
 
 
 def host_us() -> float:
     """Microseconds of a fixed piece of work in Python, the least of three, on the core at hand: how fast the host is
     now. Other virtual machines of the host slow it down for minutes, and eager's calls with it."""
-    return min(_us_of_work() for _ in range(_PROBES))
+    return 1e6 * min(_seconds_of_work() for _ in range(_PROBES))
 
 
 @contextlib.contextmanager

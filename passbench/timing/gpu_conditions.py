@@ -5,7 +5,6 @@ import math
 import os
 import platform
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -110,12 +109,6 @@ class Surroundings:
 def compared(before: dict[str, str], after: dict[str, str]) -> dict[str, str]:
     """Both looks in one: a value, or "before → after" where it changed."""
     return {k: before[k] if before[k] == after.get(k) else f"{before[k]} → {after.get(k)}" for k in before}
-
-
-def cores_seen(core_us: Sequence[float]) -> dict[str, str]:
-    """What a fixed piece of work took on the core of a variant's workers, microseconds, as a result keeps it; empty
-    where it was not looked at."""
-    return {"core_us": " ".join(f"{one:.0f}" for one in core_us)} if core_us else {}
 
 
 def busy(before: dict[str, str], after: dict[str, str], ours: int) -> str:

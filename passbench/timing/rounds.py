@@ -106,13 +106,12 @@ class Rounds:
         self._eager = Side("eager", pair.eager, pair.layers, of_eager, lambda failure: None)
         self._pair, self._settings, self._captures, self._sides = pair, pair.settings, captures, list(sides)
         self._last: Side | None = None
-        self._cores: cores.Cores | None = None
         self._empty_us: list[float] = []
 
     def measure(self) -> dict[Side, Times]:
         """Times of the sides that have not failed by both clocks, "device" on a GPU alone. Raises VariantFailure where
         eager fails."""
-        self._cores = chosen = cores.choose(self._pair.device)
+        chosen = cores.choose(self._pair.device)
         workers = [side.worker for side in (self._eager, *self._sides)]
         pinned = cores.on_cores(chosen.parent) if chosen else contextlib.nullcontext()
         try:
@@ -184,20 +183,12 @@ class Rounds:
         return pair.draw(pair.about(size), pair.outputs, Distribution.VARIED, sealed=sealed, rehearsed=rehearsed)
 
     def _calls(self, size: int) -> dict[Side, Exchange]:
-        """A round of calls, host included, on a core that is not slow when it begins."""
-        self._leave_slow_core()
+        """A round of calls, host included."""
         pair = self._pair
         layout = self._draw(size, sealed=SEALED, rehearsed=True)
         seed, go = pair.rng.getrandbits(32), Go(flush=self._settings.flush_l2)
         run = lambda side: side.exchanges.timed(side.worker, layout, go, seed)  # noqa: E731
         return self._round(layout, self._running(), run)
-
-    def _leave_slow_core(self) -> None:
-        if self._cores is None or not self._cores.others or not self._cores.slow(self._cores.work_us()):
-            return
-        self._cores = self._cores.elsewhere()
-        for side in (self._eager, *self._running()):
-            side.worker.pin(self._cores.children)
 
     def _warm_up(self) -> tuple[int, float]:
         """Rounds that do not count. Returns the calls in an exchange, and the seconds that a call of everyone takes.

@@ -16,6 +16,7 @@ _LARGEST_OVERHEAD = 0.8  # of an exchange; sealed calls take so much beside a fe
 _LARGEST_EMPTY = 0.9  # of an exchange; an exchange of no calls that was timed is no estimate
 _PAIRS_AT_A_TIME = 4
 _NO_VARIANCE = 1e-12
+_DISTURBED = 1.1
 
 
 @dataclass(frozen=True)
@@ -142,6 +143,13 @@ def summarise(clock: str, pairs: Pairs, noise: float, repeats: int = 0, trusted:
     return Timing(
         clock, eager, candidate, eager_iqr, candidate_iqr, pairs.calls, repeats, noisy, speedup.low, speedup.high
     )  # fmt: skip
+
+
+def disturbed(pairs: Pairs) -> bool:
+    """Whether most of the latest exchanges took clearly longer than the fastest ones of their side."""
+    return any(
+        np.median(side[-_PAIRS_AT_A_TIME:]) > _DISTURBED * undisturbed(np.array(side)) for side in pairs.per_call()
+    )
 
 
 def settled(timing: Timing, precision: float) -> bool:

@@ -12,7 +12,7 @@ from passbench.timing import bandwidth, cores
 from passbench.timing.alone import refusal
 from passbench.timing.device_clock import GRAPH, KERNELS, DeviceClock, Uncapturable
 from passbench.timing.exchanges import PairExchanges
-from passbench.timing.statistics import LEAST_US, Pairs, planned, settled, summarise
+from passbench.timing.statistics import LEAST_US, Pairs, disturbed, planned, settled, summarise
 from passbench.workers.worker_pair import SEALED, WorkerPair
 
 _FIRST_BATCH = 10
@@ -20,6 +20,7 @@ _LEAST_PAIRS = 3
 _MOST_PAIRS = 20  # that it should take to make `Settings.calls` calls
 _NOTE_LETTERS = 300
 _ALONE = 5  # exchanges of one call, at random moments of the timing of a pass
+_MOST_MOVES = 4  # to other cores, of a variant
 _OBSERVED = 2  # exchanges at random moments of the timing, beside the one before it
 
 
@@ -48,8 +49,7 @@ class Stopwatch:
         self._exchanges, self._pair, self._settings, self._observe = exchanges, pair, pair.settings, observe
         self._workers, self._believed = (pair.eager, pair.candidate), believed
         self._cores = cores.choose(pair.device)
-        self._core_us: list[float] = []
-        self._repeatable = 0
+        self._moves = 0
 
     def measure(self) -> Times:
         """Times by both clocks, "device" on a GPU alone. Raises VariantFailure."""
@@ -77,7 +77,7 @@ class Stopwatch:
         timings = (e2e,) if device is None else (e2e, device)
         check_bandwidth(self._pair, timings)
         self._pair.layers.note("parent_clock", "late_inputs", "sealed_calls", "timed_outputs_checked")
-        return Times(timings, method, note, tuple(self._core_us))
+        return Times(timings, method, note)
 
     def _pin(self) -> None:
         if self._cores is not None:
@@ -121,9 +121,8 @@ class Stopwatch:
         trusted = not self._pair.layers.has("parent_clock")
         moments = [self._pair.rng.randrange(plan.wanted) for _ in range(_OBSERVED)]
         alone, lone = Pairs(), [] if self._believed else [self._pair.rng.randrange(plan.few) for _ in range(_ALONE)]
-        self._repeatable = plan.wanted
         for done in range(1, plan.most + 1):
-            self._time_on_a_quiet_core(pairs, size)
+            self._time_pair(pairs, size)
             for _ in range(moments.count(done - 1)):
                 self._observe(size)
             for _ in range(lone.count(done - 1)):
@@ -133,40 +132,21 @@ class Stopwatch:
                     timing = summarise("e2e", pairs, settings.noise, plan.repeats(done), trusted)
                 if settled(timing, settings.precision):
                     break
+                self._avoid_disturbance(pairs)
         for _ in (moment for moment in moments if moment >= done):
             self._observe(size)
         if lone and self._pair.device.type == "cuda":  # times on a CPU mean nothing
             self._check_alone(alone, timing)
         return timing
 
-    def _time_on_a_quiet_core(self, pairs: Pairs, size: int) -> None:
-        """A pair on a core that is not slow, if there is one. A pair in which the core became slow does not count, as
-        often as the plan has pairs: both sides' calls take longer then, and not in proportion, since the device's part
-        of a call does not."""
-        while True:
-            quiet = not self._on_a_slow_core() or self._moved_to_a_quiet_core()
-            self._time_pair(pairs, size)
-            if not (quiet and self._repeatable and self._on_a_slow_core()):
-                return
-            self._repeatable -= 1
-            del pairs.eager[-1], pairs.candidate[-1]
-
-    def _on_a_slow_core(self) -> bool:
-        if self._cores is None:
-            return False
-        with self._pair.phases("choose cores"):
-            self._core_us.append(self._cores.work_us())
-            return self._cores.slow(self._core_us[-1])
-
-    def _moved_to_a_quiet_core(self) -> bool:
-        """Move both workers to another core, and say whether that one is not slow."""
-        if not self._cores.others:
-            return False
-        self._refuse_moved()
-        with self._pair.phases("choose cores"):
-            self._cores = self._cores.elsewhere()
-            self._pin()
-        return not self._on_a_slow_core()
+    def _avoid_disturbance(self, pairs: Pairs) -> None:
+        """Move both workers to another core where most of the latest exchanges were disturbed."""
+        if self._cores is not None and self._cores.others and self._moves < _MOST_MOVES and disturbed(pairs):
+            self._moves += 1
+            self._refuse_moved()
+            with self._pair.phases("choose cores"):
+                self._cores = self._cores.elsewhere()
+                self._pin()
 
     def _check_alone(self, alone: Pairs, together: Timing) -> None:
         """Refuse a candidate whose calls take far longer alone than among others, and still do when asked again."""

@@ -1,7 +1,6 @@
 """Passes and baselines through both processes, as rows."""
 
 import math
-import os
 import time
 from dataclasses import replace
 
@@ -15,7 +14,6 @@ from passbench.names import COMPILERS
 from passbench.result import EAGER_FAILED, STATUSES
 from passbench.score import score_rows
 from passbench.settings import Settings
-from passbench.timing import cores
 from storage.errors import PassNetError
 from storage.schema import RESULTS, SCORES
 from tests.passbench.attacks.attack_samples import linear_sigmoid
@@ -39,36 +37,6 @@ def run(bench: Bench, name: str, what=None):
     table = pa.Table.from_pylist(rows, RESULTS)
     assert table.num_rows == len(rows) and all(row.keys() == set(RESULTS.names) for row in rows)
     return results
-
-
-def test_what_is_timed_while_a_core_becomes_slow_is_timed_again_on_another(bench, monkeypatch):
-    """On this machine's cores, with made-up speeds: the first core is slow from its second look on."""
-    first, *_, last = sorted(os.sched_getaffinity(0))
-    looks = []
-
-    def us_on(core: int) -> float:
-        looks.append(core)
-        return 200.0 if core == first and looks.count(first) > 1 else 100.0
-
-    monkeypatch.setattr(cores, "us_on", us_on)
-    monkeypatch.setattr(cores, "choose", lambda device: cores.Cores({first}, {last}, (last,), 100.0))
-    (result,) = run(bench, "add_relu")
-    if first == last:
-        pytest.skip("one core has nowhere to go")
-    assert result.status == "ok" and result.timings[0].calls == 4
-    assert result.surroundings["core_us"] == "100 200 200 100 100 100 100"
-    assert looks == [first, first, first, first, first, *[last] * 5]
-    assert os.sched_getaffinity(0) >= {first, last}
-
-
-def test_a_host_whose_cores_are_all_slow_is_timed_all_the_same(bench, monkeypatch):
-    """Once: what began on a slow core counts, since there is no other."""
-    first, *_, last = sorted(os.sched_getaffinity(0))
-    monkeypatch.setattr(cores, "us_on", lambda core: 200.0)
-    monkeypatch.setattr(cores, "choose", lambda device: cores.Cores({first}, {last}, (last,), 100.0))
-    (result,) = run(bench, "add_relu")
-    assert result.status == "ok" and result.timings[0].calls == 4
-    assert result.surroundings["core_us"].split() == ["200"] * 4
 
 
 def test_a_good_pass_over_dtypes_shapes_and_strides(bench):

@@ -16,14 +16,20 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from passbench.timing.cores import us_on
+from passbench.timing.cores import host_us, on_cores
 
 _SLOW = 1.2
 
 
+def us_on(core: int) -> int:
+    """Microseconds of a fixed piece of work on a core, the least of three."""
+    with on_cores({core}):
+        return round(host_us())
+
+
 def idle_turn(cores: Sequence[int]) -> list[int]:
     """Microseconds on each core."""
-    return [round(min(us_on(core) for _ in range(2))) for core in cores]
+    return [us_on(core) for core in cores]
 
 
 def busy_turn(cores: Sequence[int], spinner: int) -> list[list[int]]:
@@ -32,7 +38,7 @@ def busy_turn(cores: Sequence[int], spinner: int) -> list[list[int]]:
     for busy in cores:
         os.sched_setaffinity(spinner, {busy})
         time.sleep(0.0005)
-        rows.append([0 if core == busy else round(min(us_on(core) for _ in range(2))) for core in cores])
+        rows.append([0 if core == busy else us_on(core) for core in cores])
     return rows
 
 

@@ -13,6 +13,7 @@ from passbench.timing.statistics import (
     Exchange,
     Pairs,
     Plan,
+    disturbed,
     median_iqr,
     planned,
     settled,
@@ -116,6 +117,12 @@ def test_neither_bursts_on_one_side_nor_exchanges_that_are_too_short_decide():
     assert speedup_of(eager * levels, candidate * levels).value == pytest.approx(1.0, abs=0.01)
 
 
+def test_latest_exchanges_far_above_the_fastest_are_disturbed():
+    assert not disturbed(pairs([10.0] * 12, [5.0] * 12))
+    assert disturbed(pairs([10.0] * 12, [5.0] * 9 + [8.0] * 3))
+    assert not disturbed(pairs([10.0] * 12, [8.0] * 3 + [5.0] * 9)), "that is over"
+
+
 def test_more_is_measured_until_the_speedup_is_known():
     sharp = summarise("e2e", pairs([20.0] * 8, [10.0] * 8), 0.2)
     assert settled(sharp, 0.01)
@@ -168,38 +175,19 @@ def test_defaults_depend_on_the_device():
         Settings(off=frozenset({"everything"}))
 
 
-@pytest.fixture
-def host(monkeypatch):
-    """What the piece of work takes on each core of a host of 16 and two GPUs."""
-    took = {core: float(core) for core in range(2, 18)} | {5: 4.0, 7: 1.0, 9: 3.0, 11: 2.0}
+def test_both_children_share_the_quietest_core_and_the_parent_has_the_next(monkeypatch):
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(2, 18)))
     monkeypatch.setattr("os.sched_setaffinity", lambda pid, cores: None)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     monkeypatch.setattr(cores, "_first_thread", lambda processor: processor)
-    monkeypatch.setattr(cores, "us_on", took.__getitem__)
-    return took
-
-
-def test_both_children_share_the_quietest_core_and_the_parent_has_the_next(host, monkeypatch):
+    monkeypatch.setattr(cores, "_seconds_on", lambda core: {5: 4.0, 7: 1.0, 9: 3.0, 11: 2.0}.get(core, core))
     chosen = cores.choose(torch.device("cuda", 0))
-    assert chosen == cores.Cores({7}, {11}, (9, 5), 1.0)
-    assert cores.choose(torch.device("cuda", 1)) == cores.Cores({3}, {13}, (15, 17), 3.0), "no other GPU's cores"
+    assert chosen == cores.Cores({7}, {11}, (9, 5))
+    assert cores.choose(torch.device("cuda", 1)) == cores.Cores({3}, {13}, (15, 17)), "no other GPU's cores"
+    assert chosen.elsewhere() == cores.Cores({9}, {11}, (5, 7))
     assert cores.choose(torch.device("cpu")) is None
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1})
     assert cores.choose(torch.device("cuda", 0)) is None
-
-
-def test_children_leave_a_slow_core_for_the_first_that_is_not(host):
-    chosen = cores.choose(torch.device("cuda", 0))
-    assert not chosen.slow(chosen.work_us())
-    host[7] = 1.6
-    assert chosen.slow(chosen.work_us())
-    host[5] = 1.1
-    assert chosen.elsewhere() == cores.Cores({5}, {11}, (9, 7), 1.0)
-    host[5] = 1.4
-    assert chosen.elsewhere() == cores.Cores({5}, {11}, (9, 7), 1.0), "all are slow: the least slow one"
-    host[9] = 1.2
-    assert chosen.elsewhere() == cores.Cores({9}, {11}, (5, 7), 1.0)
 
 
 def test_candidates_are_no_two_threads_of_one_core(monkeypatch):
@@ -216,7 +204,7 @@ def test_candidates_are_no_two_threads_of_one_core(monkeypatch):
 def test_no_candidate_is_on_the_first_core_where_others_are_left(processors, gpus, monkeypatch):
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(processors)))
     monkeypatch.setattr("torch.cuda.device_count", lambda: gpus)
-    monkeypatch.setattr(cores, "us_on", float)
+    monkeypatch.setattr(cores, "_seconds_on", lambda core: core)
     for thread_of in (lambda processor: processor % (processors // 2), lambda processor: processor // 2 * 2):
         monkeypatch.setattr(cores, "_first_thread", thread_of)
         for number in range(gpus):
