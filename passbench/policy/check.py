@@ -16,7 +16,7 @@ from passbench.policy import allowlists as names
 from passbench.policy.forms.partial_functions import write_partials
 from passbench.policy.forms.picked_arguments import write_out_picked
 from passbench.policy.forms.plain_form import write_lambdas_as_functions
-from passbench.policy.forms.taken_functions import write_taken_functions
+from passbench.policy.forms.taken_names import write_taken_functions, write_taken_imports
 from passbench.policy.forms.unused_functions import HANDED_TO_PASSBENCH, names_in_use
 from passbench.policy.host.checker import HostChecker
 from passbench.policy.kernels.addresses import Addresses
@@ -104,6 +104,7 @@ def _read(files: PassFiles, report: Report) -> dict[str, Module]:
     for tree in filter(None, trees.values()):
         write_lambdas_as_functions(tree, HANDED_TO_PASSBENCH)
     if None not in trees.values():
+        write_taken_imports(trees)
         write_taken_functions(trees, files.names)
     if None not in trees.values() and any("partial" in text for text in texts.values()):
         write_partials(trees)

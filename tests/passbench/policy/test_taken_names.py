@@ -1,11 +1,14 @@
-"""Functions with a fixed name that a listed module imports: they are checked as if they stood in it."""
+"""What a listed module imports from another one of its pass is checked as if it stood in it: functions with a fixed
+name, what the other module has itself imported, and all that it has."""
 
 import json
+import re
 
 import pytest
 
 from passbench.contract import NAMES_FILE
 from passbench.policy.check import check_dir
+from tests.passbench.policy.test_policy import check, in_wrapper
 from tests.passbench.policy.test_replacements import HEAD
 
 LIBRARY = HEAD.replace("def pattern(x, y):\n    return torch.relu(torch.add(x, y))\n", "")
@@ -72,3 +75,47 @@ def test_what_a_listed_module_returns_is_its_own_function(tmp_path):
     also = RULE.format("from rule import replacement_func") + PICKS
     rule = HEAD + READS + GIVES.format("launch").replace("return", "launch = reads\n    return")
     assert "replacement_func" in rules(tmp_path, ["rule", "also"], rule=rule, also=also)
+
+
+def starred(tmp_path, lib, calls, above=""):
+    text = f"{above}from lib import *\n" + in_wrapper(f"z = {calls}")
+    return {(f.file, f.rule) for f in check(tmp_path, text, lib=lib)}
+
+
+KERNELS = LIBRARY.replace("import torch\n", "import torch\nimport math as reckon\n", 1)
+
+
+def test_what_another_module_imports(tmp_path):
+    lib = KERNELS + "\n__all__ = ['_own', 'torch', 'triton', 'tl', 'reckon']\ndef _own(a):\n    return a\n"
+    text = in_wrapper("z = _own(n) + reckon.floor(1)")
+    text = re.sub(r"import \w+( as tl)?\n|import triton.language as tl\n", "", text)
+    assert check(tmp_path, "from lib import *\n" + text, lib=lib) == []
+    named = "from pass_dir.lib import tl, torch, reckon, triton, _own\n"
+    assert check(tmp_path, named + text, lib=lib) == []
+
+
+STARRED = {
+    "it reads": ("def size(t):\n    return t.item()\n", "size(x)", ("lib.py", "host_read")),
+    "a built-in by another's name": ("def len(t):\n    return t\n", "len(x)", ("rule.py", "rebinding")),
+    "a built-in that a function binds": (
+        "def f():\n    global len\n    len = 3\n", "len(x)", ("rule.py", "rebinding")
+    ),
+    "a built-in in a default": ("def f(a=(len := 3)):\n    return a\n", "len(x)", ("rule.py", "rebinding")),
+    "a listed built-in": ("__all__ = ['len']\ndef len(t):\n    return t\n", "len(x)", ("rule.py", "rebinding")),
+    "a list that grows": (
+        "__all__ = []\n__all__ += ['len']\ndef len(t):\n    return t\n", "len(x)", ("rule.py", "import")
+    ),
+    "another module by its name": ("import torch as math\n", "math.floor(1)", ("rule.py", "rebinding")),
+    "a function of the rule": ("def kernel(t):\n    return t\n", "1", ("rule.py", "import")),
+    "a star within": ("from os import *\n", "system('x')", ("rule.py", "import")),
+    "a module that is refused": ("import os as reckon\n", "reckon.system('x')", ("rule.py", "forbidden_call")),
+    "bound once more there": (
+        "import math as reckon\nclass C:\n    floor = 1\nreckon = C()\n", "reckon.floor", ("lib.py", "rebinding")
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", STARRED)
+def test_a_star_hides_nothing(tmp_path, what):
+    lib, calls, finding = STARRED[what]
+    assert finding in starred(tmp_path, lib, calls)
