@@ -14,7 +14,12 @@ from passbench.policy import allowlists as names
 from passbench.policy.forms import class_makers, class_members, comparisons, decorators
 from passbench.policy.forms.picked_arguments import literals
 from passbench.policy.forms.plain_expressions import without_null_handlers, write_plainly
-from passbench.policy.forms.plain_form import lift_kernels, name_bases
+from passbench.policy.forms.plain_form import (
+    lift_kernels,
+    name_bases,
+    write_branches_as_imports,
+    write_mapped_arguments,
+)
 from passbench.policy.forms.unused_functions import NamesInUse, empty_unused, runs_as_a_script
 from passbench.policy.nodes import bound_names, children, long_number, quoted, walk
 from passbench.policy.suggestions import advice_on
@@ -159,8 +164,11 @@ def read_module(
             _import_from(module, node, report)
         elif isinstance(node, ast.Global):
             module.declared_global.update(node.names)
+    for node in write_branches_as_imports(tree, module.dotted):
+        _import_from(module, node, report)
     bound = bound_names(tree)
     _bind_types(module, bound, report)
+    write_mapped_arguments(tree, bound)
     write_plainly(tree, module.dotted, bound, lambda function: _is_kernel(module, function))
     without_null_handlers(tree, module.dotted, bound)
     decorators.write_at_kernels(tree, module.dotted, bound, lambda function: _is_kernel(module, function))

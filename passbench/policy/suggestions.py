@@ -61,7 +61,8 @@ ADVICE = {
     **dict.fromkeys(("storage", "untyped_storage"), "a pass has no use for addresses; leave it out"),
     **dict.fromkeys(("globals", "locals", "vars"), "name the function or kernel, or keep them in a dict"),
     **dict.fromkeys(("id", "hash"), "let tables have keys of shapes, dtypes and numbers"),
-    "data_ptr": "Triton looks at alignment itself, at every launch; leave the address out",
+    "data_ptr": "Triton looks at alignment itself, at every launch, and what is made of inputs is not kept for later"
+    " calls; leave the address out",
     "triton.set_allocator": "PassBench has set one for descriptors; leave the line out",
     "os.environ": "the environment is empty; write the value into the source, or leave the setting out; os.environ.get"
     " is for the top of a module",
@@ -112,6 +113,8 @@ ADVICE = {
     "torch.return_types": "return a tuple of the tensors",
     "dataclasses.fields": "write dataclasses.asdict(…), or the names",
     "data": "write x.detach()",
+    "torch.nn.attention": "torch chooses the backend; call torch.nn.functional.scaled_dot_product_attention by itself",
+    "json.dumps": "write str(…), or an f-string",
     "torch.asarray": "write torch.as_tensor(…)",
     **dict.fromkeys(
         ("torch.autocast", "torch.amp"), "nothing runs under it here; write x.to(dtype) where that is needed"

@@ -9,7 +9,7 @@ until a pass is imported. `"x" in inspect.signature(triton.Config).parameters` i
 import ast
 from collections.abc import Callable, Collection, Mapping
 
-from passbench.policy.allowlists import ERRORS
+from passbench.policy.allowlists import DEVICE_NAMES, ERRORS, MODULES
 from passbench.policy.forms.casts import without_casts
 from passbench.policy.forms.json_texts import JsonTexts
 from passbench.policy.nodes import children, placed
@@ -91,6 +91,8 @@ def _plain(node: ast.AST, dotted: Dotted, bound: Collection[str], once: bool, te
         found = _lambda(("a list", "an index"), ast.Subscript(_named("a list"), _named("an index"), ast.Load()))
     elif isinstance(node, ast.Compare) and once and _asks(node, dotted):
         found = ast.Constant(False)
+    elif isinstance(node, ast.Compare) and _asks_for_import(node, dotted):
+        found = ast.Constant(isinstance(node.ops[0], ast.IsNot))
     made = node if found is None else placed(found, node)
     named = isinstance(made, ast.Attribute) and made.attr in ("__name__", "__qualname__")
     return _of_type(made) if named and isinstance(made.ctx, ast.Load) and "type" not in bound else made
@@ -228,6 +230,15 @@ def _has_constants(node: ast.Call) -> bool:
     given = [*node.args, *(k.value for k in node.keywords if k.arg == "default")]
     plain = all(isinstance(a, ast.Constant) for a in given) and len(given) == len(node.args) + len(node.keywords)
     return plain and len(given) in (1, 2) and bool(node.args) and isinstance(node.args[0].value, str)
+
+
+def _asks_for_import(node: ast.Compare, dotted: Dotted) -> bool:
+    """Whether an expression is `triton is None`, or `tanh is not None` of a function of Triton's: what an import that
+    fails may leave behind."""
+    of_library = isinstance(node.left, ast.Name) and dotted(node.left) in MODULES | DEVICE_NAMES
+    right = node.comparators[0]
+    alone = len(node.ops) == 1 and isinstance(right, ast.Constant) and right.value is None
+    return of_library and alone and isinstance(node.ops[0], ast.Is | ast.IsNot)
 
 
 def _asks(node: ast.Compare, dotted: Dotted) -> bool:

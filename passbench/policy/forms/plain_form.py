@@ -5,8 +5,8 @@ import ast
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 
-from passbench.policy.allowlists import ERROR_BASES
-from passbench.policy.nodes import walk
+from passbench.policy.allowlists import ALIASED, ERROR_BASES, LIBDEVICES, MODULES, is_missing
+from passbench.policy.nodes import bound_at, walk
 
 
 def lift_kernels(tree: ast.Module, is_kernel: Callable[[ast.FunctionDef], bool]) -> None:
@@ -30,6 +30,51 @@ def lift_kernels(tree: ast.Module, is_kernel: Callable[[ast.FunctionDef], bool])
         body[number + 1 : number + 1] = lifted
         if lifted:
             _forget_children(body[number])
+
+
+def write_branches_as_imports(tree: ast.Module, dotted: Callable[[ast.expr], str | None]) -> list[ast.ImportFrom]:
+    """`exp = tl.exp` under `if` or `try` at the top of a module as `from triton.language import exp`, in place, where
+    imports and such statements alone bind the name; these imports are returned. `dotted` says what a name stands for
+    that the module imports.
+
+    Left out is what an import that fails leaves behind: `tl = None`, and `libdevice = tl.math` of a name for libdevice,
+    which of the two makes no difference to what a kernel may do by it."""
+    places: dict[str, list[tuple[list[ast.stmt], int, str | None]]] = {}
+    waiting = [block for statement in tree.body for block in _blocks(statement)]
+    for block in waiting:  # grows meanwhile
+        for number, statement in enumerate(block):
+            waiting += _blocks(statement)
+            match statement:
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=None)):
+                    places.setdefault(name, []).append((block, number, None))
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Attribute() as value) if dotted(value):
+                    places.setdefault(name, []).append((block, number, dotted(value)))
+    if not places:
+        return []
+    bound, imports = Counter[str](), Counter[str]()
+    for node in ast.walk(tree):
+        bound.update(bound_at(node))
+        imports.update(bound_at(node) if isinstance(node, ast.alias) else ())
+    made: list[ast.ImportFrom] = []
+    for name, found in places.items():
+        known = dotted(ast.Name(name, ast.Load()))
+        values = {value for _, _, value in found} - {None}
+        as_libdevice = known in LIBDEVICES and values <= LIBDEVICES | {"triton.language.math"}
+        functions = (known is None or known in ALIASED) and all(v in ALIASED or is_missing(v) for v in values)
+        of_module = known in MODULES and not values
+        if bound[name] != len(found) + imports[name] or not (as_libdevice or of_module or (functions and values)):
+            continue
+        for block, number, value in found:
+            statement = block[number]
+            block[number] = ast.Pass()
+            if value is not None and not as_libdevice:
+                source, _, last = value.rpartition(".")
+                block[number] = ast.ImportFrom(source, [ast.copy_location(ast.alias(last, name), statement)], 0)
+                made.append(block[number])
+            ast.copy_location(block[number], statement)
+    for statement in tree.body if places else ():
+        _forget_children(statement)
+    return made
 
 
 def _bound_at_top(tree: ast.Module) -> Counter[str]:
@@ -112,6 +157,57 @@ def write_lambdas_as_functions(tree: ast.Module, named: Collection[str]) -> None
             returned = ast.copy_location(ast.Return(written.value.body), written)
             made = ast.FunctionDef(name, written.value.args, [returned], [], None, None)
             tree.body[number] = ast.copy_location(made, written)
+
+
+def write_mapped_arguments(tree: ast.Module, bound: Collection[str]) -> None:
+    """`args = [f(a) for a in args]` of a function with a parameter `*args`, of which only `*args` of one call is read
+    behind it, as `*[f(a) for a in args]` of that call, in place; `tuple(…)` and `list(…)` around it mean the same
+    there. `bound` holds the names that the module binds."""
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef) or function.args.vararg is None:
+            continue
+        for number, statement in enumerate(function.body):
+            match statement:
+                case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                    mapped = _mapped(value, function.args.vararg.arg, bound)
+                    star = _only_star(function, number, name, mapped) if mapped is not None else None
+                    if star is not None:
+                        star.value = ast.copy_location(mapped, star)
+                        del function.body[number]
+                        break
+
+
+def _mapped(value: ast.expr, rest: str, bound: Collection[str]) -> ast.ListComp | None:
+    """What makes something of each item of `rest`, without `tuple(…)` or `list(…)` around it."""
+    match value:
+        case ast.Call(func=ast.Name(id="tuple" | "list"), args=[inner], keywords=[]) if value.func.id not in bound:
+            value = inner
+    match value:
+        case ast.ListComp(elt, [each]) | ast.GeneratorExp(elt, [each]):
+            of_rest = isinstance(each.iter, ast.Name) and each.iter.id == rest and isinstance(each.target, ast.Name)
+            plain = of_rest and not each.ifs and not each.is_async
+            return ast.ListComp(elt, [each]) if plain else None
+    return None
+
+
+def _only_star(function: ast.FunctionDef, number: int, name: str, mapped: ast.ListComp) -> ast.Starred | None:
+    """The `*NAME` of a call that alone reads what the statement of this number gives to a variable, if it is reached
+    once, and everything that is mapped is the same there."""
+    nodes = list(ast.walk(function))
+    bound = Counter(one for node in nodes for one in bound_at(node))
+    own = name == function.args.vararg.arg
+    loads = sum(isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load) for node in nodes)
+    if bound[name] != 1 + own or loads != 1 + own:
+        return None
+    item = mapped.generators[0].target.id
+    within = {node.id for node in ast.walk(mapped.elt) if isinstance(node, ast.Name)} - {item}
+    if any(bound[one] > 1 for one in within) or any(isinstance(n, ast.NamedExpr) for n in ast.walk(mapped.elt)):
+        return None
+    behind = _of_block(function.body[number + 1 :])
+    again = {below for node in behind if isinstance(node, ast.For | ast.While) for below in ast.walk(node)}
+    found = [a for node in behind if isinstance(node, ast.Call) for a in node.args if isinstance(a, ast.Starred)]
+    stars = [a for a in found if isinstance(a.value, ast.Name) and a.value.id == name and a not in again]
+    return stars[0] if stars else None
 
 
 def _is_error(own: ast.ClassDef) -> bool:

@@ -47,6 +47,8 @@ class Arguments(Expressions):
         if function in self.collected.first:
             self._note_collected(function, positional)
         self._collect(function, function.args.kwarg, [k for name, k in keywords.items() if name not in known])
+        if function.args.kwarg is not None:
+            self.names_given.setdefault(function, set()).update(keywords.keys() - known)
         if keywords.get(None, ValueKind.SCALAR).holds_tensors:  # **kwargs may go anywhere but where a keyword goes
             for parameter in parameters(function):
                 if parameter.arg not in keywords:
@@ -123,7 +125,7 @@ class Arguments(Expressions):
                 return None
             scope = self._opened[node]
             made = self.kind(node.elt, scope)
-            return [item if _is_kept(node, item, scope) else made for item in items]
+            return [item if self._is_kept(node, item, scope) else made for item in items]
         part = item_parts.constant_slice(node)
         name = node.value if part is not None else node
         function = self.collected.function_of(name)
@@ -133,6 +135,21 @@ class Arguments(Expressions):
         first, place = self.collected.first[function], self._place_of(function)
         items = [self.kinds.get(place, number) for number in range(first, max(lengths, default=first))]
         return items if part is None else items[part]
+
+    def _is_kept(self, node: ast.ListComp | ast.GeneratorExp, item: ValueKind, scope: Scope) -> bool:
+        """Whether a comprehension hands on an item of this kind as it is: `[a.half() if isinstance(a, torch.Tensor)
+        else a for a in args]` does so with what is no tensor, and so does `[f(a) for a in args]` with a function `f`
+        that returns this."""
+        match node.generators[0].target, node.elt:
+            case ast.Name(name), ast.Call(args=[ast.Name(given)], keywords=[]) if given == name:
+                function = self.host_function(node.elt.func, scope)
+                home = self.homes.get(function, scope.module)
+                return item is ValueKind.SCALAR and function is not None and _hands_on_numbers(function, home)
+            case ast.Name(name), ast.IfExp():
+                return item is ValueKind.SCALAR and _keeps_numbers(node.elt, name, scope.module)
+            case ast.Name(name), ast.Name(kept):
+                return kept == name
+        return False
 
     def rest_item(self, node: ast.Subscript) -> ValueKind | None:
         """The kind of `args[1]` in such a function."""
@@ -324,21 +341,29 @@ def _spread(
     return [kind if n < first else max(kind, ValueKind.EITHER) for n, kind in enumerate(spread)]
 
 
-def _is_kept(node: ast.ListComp | ast.GeneratorExp, item: ValueKind, scope: Scope) -> bool:
-    """Whether a comprehension hands on an item of this kind as it is: `[a.half() if isinstance(a, torch.Tensor) else a
-    for a in args]` does so with what is no tensor."""
-    match node.elt:
+def _hands_on_numbers(function: ast.FunctionDef, module: Module) -> bool:
+    """Whether all that a function of one parameter does is to return it, if it is no tensor."""
+    match function.args, function.body[-1]:
+        case ast.arguments(posonlyargs=[], args=[parameter], vararg=None, kwonlyargs=[], kwarg=None), ast.Return(value):
+            alone = all(isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant) for s in function.body[:-1])
+            plain = alone and not function.decorator_list
+            return plain and value is not None and _keeps_numbers(value, parameter.arg, module)
+    return False
+
+
+def _keeps_numbers(made: ast.expr, name: str, module: Module) -> bool:
+    """Whether an expression is `… if isinstance(NAME, torch.Tensor) else NAME`, or asks by `torch.is_tensor`."""
+    match made:
         case ast.IfExp(
-            test=ast.Call(func=ast.Name("isinstance"), args=[ast.Name(asked), tested]), orelse=ast.Name(kept)
+            test=ast.Call(func=ast.Name("isinstance"), args=[ast.Name(asked), tested], keywords=[]),
+            orelse=ast.Name(kept),
         ):
-            built_in = scope.find("isinstance") is None and scope.module.dotted(tested) == "torch.Tensor"
-            same = asked == kept and built_in and item is ValueKind.SCALAR
-        case ast.Name(kept):
-            same = True
+            asks = "isinstance" not in module.names_bound and module.dotted(tested) == "torch.Tensor"
+        case ast.IfExp(test=ast.Call(func, [ast.Name(asked)], []), orelse=ast.Name(kept)):
+            asks = module.dotted(func) == "torch.is_tensor"
         case _:
             return False
-    target = node.generators[0].target
-    return same and isinstance(target, ast.Name) and target.id == kept
+    return asks and asked == kept == name
 
 
 def _read_by_key(node: ast.AST) -> ast.expr | None:

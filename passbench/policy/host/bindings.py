@@ -68,6 +68,7 @@ class Bindings:
         self.called_by_triton = ValueKind.SCALAR  # what it may hand to an instance that no call here shows
         self.to_graph: set[ast.expr] = set()  # what is named there is called by the graph, and by nobody else
         self.collected = CollectedArguments(modules)
+        self.names_given: dict[ast.AST, set[str | None]] = {}  # what calls put into a function's `**options`; None: any
         self.cached: set[ast.FunctionDef] = set()  # under functools.lru_cache
         self.hooks: set[ast.FunctionDef | ast.Lambda] = set()  # called by Triton, with a launch's arguments
         self.before_launches: set[ast.FunctionDef | ast.Lambda] = set()  # of these, those of configurations

@@ -9,12 +9,13 @@ from passbench.policy.flow.class_parts import is_plain
 from passbench.policy.flow.groups import Instance
 from passbench.policy.host.bindings import HOOK, METHODS
 from passbench.policy.host.operator_calls import OperatorCall, OperatorCalls
-from passbench.policy.nodes import quoted, walk
+from passbench.policy.nodes import bound_names, quoted, walk
 from passbench.policy.scopes import RETURN, Scope, ValueKind, joined, parameters
 
 _KEYED = frozenset("sorted min max".split())
 _PICKING = _KEYED | {"map", "filter"}
 _CALLING = frozenset(("map", "iter"))
+_OF_PRINT = frozenset(("sep", "end", "flush"))
 _TAKING_NUMBERS = frozenset("round enumerate zip".split())
 
 
@@ -42,7 +43,7 @@ class BuiltInCalls(OperatorCalls):
             self.made_plain.update(node.args)
         if name == "print" and owner is None:
             node = _without_stream(node, scope)
-            if any(k.arg not in ("sep", "end", "flush") for k in node.keywords):
+            if not all(k.arg in _OF_PRINT or self._holds_options_of_print(k, scope) for k in node.keywords):
                 message = "print goes to the log; it takes sep, end, flush and file=sys.stderr alone"
                 self.find("forbidden_name", scope.module, node, message)
         if owner is None and (rest := self._without_handed_on(node, name, scope)) is not None:
@@ -112,6 +113,24 @@ class BuiltInCalls(OperatorCalls):
         if name in names.READING_BUILTINS or name in ("len", "range", "callable"):
             return ValueKind.SCALAR
         return given.item() if name == "next" else self.holder([given])
+
+    def _holds_options_of_print(self, keyword: ast.keyword, scope: Scope) -> bool:
+        """Whether `**options` is a parameter of a function which all calls give options of `print` alone, and which
+        reads it nowhere but there."""
+        options = keyword.value.id if keyword.arg is None and isinstance(keyword.value, ast.Name) else None
+        function = owner.node if (owner := scope.find(options or "")) is not None else None
+        if (
+            not isinstance(function, ast.FunctionDef)
+            or function.args.kwarg is None
+            or function.args.kwarg.arg != options
+        ):
+            return False
+        nodes = walk(function)
+        self.steps.take(len(nodes))
+        named = sum(isinstance(n, ast.Name) and n.id == options for n in nodes) + bound_names(function)[options] - 1
+        handed = sum(isinstance(n, ast.Call) and any(k.value is keyword.value for k in n.keywords) for n in nodes)
+        by_anyone = function in self.escaped | self.hooks or function not in self.homes
+        return named == handed == 1 and not by_anyone and self.names_given.get(function, set()) <= _OF_PRINT
 
     def _has_keys(self, node: ast.Call, scope: Scope) -> bool:
         """Whether `dict(zip(keys, values))`, or `dict` of pairs that are written out, gets tensors as keys."""

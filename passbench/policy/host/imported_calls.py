@@ -241,6 +241,7 @@ class ImportedCalls(MethodCalls):
         """A partial function gets these arguments first. All others are its caller's, and may be tensors."""
         self.check_callable(function, node, scope)
         self.pass_arguments(function, given, {})
+        self.names_given.setdefault(function, set()).add(None)
         if function in self.collected.first:
             self._note_collected(function, None)
         fixed = [a.arg for a in (*function.args.posonlyargs, *function.args.args)][: len(given)]

@@ -25,6 +25,11 @@ HONEST = {
     "handed_on": "return inner(*args)\n\ndef inner(x, *rest):\n    y, route, k = rest\n    return launch(x, y, int(k))",
     "captured": "from passbench.launch import captured\n    return captured(steps, *args)\n\n"
     "def steps(x, y, route, k):\n    return launch(x, y, int(k))",
+    "mapped": "args = tuple(a.contiguous() if torch.is_tensor(a) else a for a in args)"
+    "\n    return inner(*args)\n\ndef inner(x, y, route, k):\n    return launch(x, y, int(k))",
+    "mapped_by_a_function": "new = [plain(a) for a in args]\n    return inner(*new)\n\n"
+    "def plain(a):\n    return a.contiguous() if isinstance(a, torch.Tensor) else a\n\n"
+    "def inner(x, y, route, k):\n    return launch(x, y, int(k))",
     "of_a_method": "return PLAN(*args)\n\n"
     "class Plan:\n    def __call__(self, x, *args):\n        return self.start(x, *args, scale=2)\n\n"
     "    def start(self, x, *rest, scale):\n        y, route, k = rest\n        return launch(x, y, int(k) * scale)\n\n"
@@ -38,6 +43,8 @@ def test_numbers_among_them_are_numbers(tmp_path, name):
 
 
 F = "def f(*a):\n    return {}\n\n"
+MAPPED = "def g(b, d):\n    return float(b)\n\ndef f(*a):\n    {1}\n    c = {0}\n    return g(*c)\n\n"
+KEEP = "return t.half() if isinstance(t, torch.Tensor) else t"
 REFUSED = {
     "read": (F.format("float(a[1])"), "f(n, x)"),
     "read_from_the_end": (F.format("float(a[-1])"), "f(n, x)"),
@@ -61,6 +68,16 @@ REFUSED = {
     "bound_by_a_loop": ("def f(*a):\n    for a in [a[::-1]]:\n        pass\n    return float(a[0])\n\n", "f(n, x)"),
     "bound_by_nonlocal": (
         "def f(*a):\n    def g():\n        nonlocal a\n        a = a[::-1]\n    g()\n    return float(a[0])\n\n",
+        "f(n, x)",
+    ),
+    "mapped": (MAPPED.format("[b if isinstance(b, torch.Tensor) else a[1] for b in a]", ""), "f(n, x)"),
+    "mapped_the_other_way": (MAPPED.format("[y if torch.is_tensor(y) else t for y in a]", "t = a[1]"), "f(n, x)"),
+    "mapped_and_reversed": (
+        MAPPED.format("[b for b in a]", "").replace("return g", "c.reverse()\n    return g"),
+        "f(n, x)",
+    ),
+    "mapped_by_a_function": (
+        MAPPED.format("[keep(b) for b in a]", "def keep(t):\n        t = a[1]\n        " + KEEP),
         "f(n, x)",
     ),
     "shadowed": ("def f(*a):\n    def g(a):\n        return float(a[0])\n    return g((a[1],))\n\n", "f(n, x)"),

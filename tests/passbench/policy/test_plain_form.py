@@ -14,6 +14,10 @@ TRY = IF.replace("if torch.cuda.is_available()", "try") + "except ImportError:\n
 DECORATED = "{}\n@guard\ndef guarded(x, y, route, k):\n    return x + y\n"
 GUARD = "def guard(f):\n    def inner(*args):\n        return {}\n    return inner"
 LOADS = "tl.inline_asm_elementwise('ld\\\n        .global', '=r,r', [n], tl.int32, True, 1)"
+FALLBACK = "try:\n    from triton.language.extra import libdevice\n    tanh = libdevice.tanh\nexcept ImportError:\n"
+FALLBACK += "    libdevice = tl.math\n    tanh = tl.math.tanh\n"
+TANH = "{}" + IF.format("tl.store(x_ptr, tanh(n))")
+LATE = "def late():\n    global libdevice\n    libdevice = torch\n    return 1\n"
 ACCEPTED = {
     "items of a dict": ("for a, t in {'x': x}.items():\n    assert t.dim() < 9, f'{a}'", ""),
     "items of a variable": ("d = {'x': x}\nfor a, t in d.items():\n    assert t.dim() < 9, f'{a}'", ""),
@@ -22,8 +26,14 @@ ACCEPTED = {
     "a kernel under if": (LAUNCHED, IF.format("tl.store(x_ptr, n)")),
     "a kernel with a word on it": (LAUNCHED, IF.format('"""One.\n\n        Two."""\n        tl.store(x_ptr, n)')),
     "a kernel under try": (LAUNCHED, TRY.format("tl.store(x_ptr, n)")),
+    "an import that may fail": (LAUNCHED, FALLBACK + TRY.format("tl.store(x_ptr, tanh(n) + libdevice.exp(n))")),
+    "a module that may lack": (LAUNCHED, "if tl is not None:\n" + IF[IF.index("    @") :].format("tl.store(x_ptr, n)")),
 }
 REFUSED = {
+    "another function of two": ("rebinding", LAUNCHED, FALLBACK.replace("tl.math.tanh", "tl.exp")),
+    "a module that is no libdevice": ("module_as_value", LAUNCHED, FALLBACK.replace("= tl.math\n", "= torch\n")),
+    "a function that is no kernel's": ("kernel", LAUNCHED, TANH.format("if n:\n    tanh = torch.tanh\n")),
+    "bound by a function": ("rebinding", "z = late()", FALLBACK + LATE),
     "a tensor in the first place": ("host_read", "for a, t in (('x', x), (x, 'y')):\n    z = f'{a}'", ""),
     "the second of two": ("host_read", "for a, t in (('x', x), ('y', y)):\n    z = f'{t}'", ""),
     "a value of a dict": ("host_read", "d = {'x': x}\nfor a, t in d.items():\n    z = f'{t}'", ""),

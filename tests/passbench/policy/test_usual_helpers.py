@@ -85,6 +85,12 @@ class Range:
     def __bool__(self):
         return self.stop > 0
 
+def say(*words, **options):
+    if VERBOSE:
+        print("[pass]", *words, **options)
+
+VERBOSE = False
+
 class Options(typing.TypedDict, total=False):
     num_warps: int
 
@@ -106,6 +112,7 @@ z = isinstance(Act.NONE, Sized) or not Range(n)
 if n: low = functools.partial(floor, 1)
 else: low = functools.partial(floor, 2)
 z = low(n)
+say("n", n, end="", flush=True)
 """
 CASE = "match tuple(x.shape):\n    case (rows, *rest):\n        z = {}\n    case _:\n        z = 1"
 FAULTS = {
@@ -136,3 +143,11 @@ def test_helpers_are_followed(tmp_path):
 @pytest.mark.parametrize("what", FAULTS)
 def test_what_would_hide_behind_them_is_refused(tmp_path, what):
     assert "host_read" in found(tmp_path, FAULTS[what])
+
+
+SAID = ("say(n, file=TUNED)", "say(n, **{'file': TUNED})", "f = say\nf(n, file=TUNED)", "functools.partial(say, n)()")
+
+
+@pytest.mark.parametrize("call", SAID)
+def test_options_of_print_alone_go_to_it(tmp_path, call):
+    assert "forbidden_name" in found(tmp_path, call)
