@@ -44,7 +44,7 @@ programs = st.lists(
     max_size=7,
 )
 _numbers = itertools.count()
-MOST = 20
+MOST = 12
 """Of 25 random graphs."""
 
 
@@ -64,7 +64,7 @@ def function_of(program, outputs):
 def test_random_graphs(tmp_path, interpreter):
     written = []
 
-    @settings(max_examples=25, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=15, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(program=programs, outputs=st.integers(1, 2), long_rows=st.booleans())
     def check(program, outputs, long_rows):
         graph = torch.fx.symbolic_trace(function_of(program, outputs)).graph
