@@ -14,6 +14,7 @@ import torch
 
 from passbench.contract import PassFiles
 from passbench.ipc.observation import MAX_NAMES, Observation, clean
+from passbench.policy.forms.taken_names import write_taken_imports
 from passbench.policy.modules import Report, read_module, syntax_tree
 
 FREE = frozenset(
@@ -103,8 +104,9 @@ def jit_functions(files: PassFiles) -> frozenset[str]:
 @functools.lru_cache(maxsize=8)
 def _jit_functions(sources: tuple[tuple[str, str], ...]) -> frozenset[str]:
     siblings, report = frozenset(name for name, _ in sources), Report()
-    trees = ((name, text, syntax_tree(name, text, report)) for name, text in sources)
-    read = (read_module(*each, siblings, report) for each in trees if each[2] is not None)
+    trees = {name: tree for name, text in sources if (tree := syntax_tree(name, text, report)) is not None}
+    write_taken_imports(trees)
+    read = (read_module(name, text, trees[name], siblings, report) for name, text in sources if name in trees)
     return frozenset(clean(name) for module in read if module is not None for name in module.kernel_names)
 
 

@@ -17,7 +17,7 @@ from passbench.policy.forms.partial_functions import write_partials
 from passbench.policy.forms.picked_arguments import write_out_picked
 from passbench.policy.forms.plain_form import write_lambdas_as_functions
 from passbench.policy.forms.taken_names import write_taken_functions, write_taken_imports
-from passbench.policy.forms.unused_functions import HANDED_TO_PASSBENCH, names_in_use
+from passbench.policy.forms.unused_functions import HANDED_TO_PASSBENCH, names_in_use, without_launch_metadata
 from passbench.policy.host.checker import HostChecker
 from passbench.policy.kernels.addresses import Addresses
 from passbench.policy.kernels.device_code import check_device_function
@@ -108,6 +108,8 @@ def _read(files: PassFiles, report: Report) -> dict[str, Module]:
         write_taken_functions(trees, files.names)
     if None not in trees.values() and any("partial" in text for text in texts.values()):
         write_partials(trees)
+    if None not in trees.values() and any("launch_metadata" in text for text in texts.values()):
+        without_launch_metadata(trees)
     used = names_in_use(trees, files.names) if None not in trees.values() else None
     for name, text in texts.items():
         if _is_library(name):
@@ -155,12 +157,11 @@ def _write_out_arguments(module: Module, modules: dict[str, Module]) -> None:
         return
 
     def constant(node: ast.expr) -> ast.expr | None:
-        place = module.sibling_function(module.dotted(node) or "")
-        if place is not None:
-            return modules[place[0]].literals.get(place[1]) if place[0] in modules else None
-        if isinstance(node, ast.Attribute):
-            return constant_of_class(module, node)
-        return module.literals.get(node.id)
+        home = module
+        source, _, rest = (module.dotted(node) or "").partition(".")
+        if source in modules and rest:
+            home, node = modules[source], ast.parse(rest, mode="eval").body
+        return constant_of_class(home, node) if isinstance(node, ast.Attribute) else home.literals.get(node.id)
 
     def built_in(name: str) -> bool:
         return name not in module.names_bound | module.declared_global

@@ -201,6 +201,8 @@ def constant_of_class(module: Module, node: ast.Attribute) -> ast.expr | None:
     named = [s.value for s in values if isinstance(s.targets[0], ast.Name) and s.targets[0].id == field.attr]
     bound = sum(field.attr == name for s in own.body for name in bound_by(s))
     found = named[0] if len(named) == 1 and bound == 1 else None
+    if isinstance(found, ast.Name) and not any(found.id in bound_by(s) for s in own.body):
+        found = module.literals.get(found.id)
     return found if isinstance(found, ast.Constant) and isinstance(found.value, str | int | float) else None
 
 

@@ -70,6 +70,8 @@ ADVICE = {
     "os.putenv": "leave the setting out",
     "torch.nn.Module": "write a function, or a class with a plain forward(self, x, …), no call of its own and no"
     " layers; weights come in as arguments of the pattern",
+    "torch.nn": "write the function, such as torch.nn.functional.gelu(x); weights come in as arguments of the pattern",
+    "torch.nn.functional": "call an operator that computes from its arguments alone",
     "torch.nn.Parameter": "weights come in as arguments of the pattern",
     "torch.compile": "write the kernel in Triton, or call the operators",
     "torch.cuda.CUDAGraph": "write captured(function, *tensors) of passbench.launch",

@@ -16,6 +16,7 @@ from passbench.policy.nodes import bound_at, written_name
 
 HANDED_TO_PASSBENCH = frozenset("pattern replacement_args replacement_func".split())
 _ONLY_RUN_AS_A_SCRIPT = "__main__"
+_OF_PROFILERS = "launch_metadata"
 
 
 class NamesInUse(NamedTuple):
@@ -25,6 +26,22 @@ class NamesInUse(NamedTuple):
     by_host: frozenset[str]
     by_patterns: frozenset[str]
     rules: tuple[str, ...]
+
+
+def without_launch_metadata(trees: Mapping[str, ast.Module]) -> None:
+    """`@triton.jit(launch_metadata=f)` as `@triton.jit()`, in place: Triton calls `f` for hooks of profilers, and a
+    worker has none. It stays where a pass may ask a kernel for it."""
+    nodes = [node for tree in trees.values() for node in ast.walk(tree)]
+    if any(_OF_PROFILERS in (getattr(node, "attr", ""), getattr(node, "value", "")) for node in nodes):
+        return
+    for tree in trees.values():
+        imported = _imported_alone(tree)
+        for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
+            for call in (d for d in function.decorator_list if isinstance(d, ast.Call)):
+                root, dot, rest = written_name(call.func).partition(".")
+                if f"{imported.get(root, '')}{dot}{rest}" == "triton.jit":
+                    named = [k for k in call.keywords if k.arg == _OF_PROFILERS and isinstance(k.value, ast.Name)]
+                    call.keywords = [k for k in call.keywords if k not in named]
 
 
 def names_in_use(trees: Mapping[str, ast.Module], rules: tuple[str, ...]) -> NamesInUse:
@@ -98,6 +115,13 @@ def _names_of_libraries(tree: ast.Module) -> dict[str, str]:
     not bind: in `class A(Module)` an enumeration could be called so, whose members Python makes by `__init__`."""
     if not any(isinstance(s, ast.ClassDef) for s in tree.body):
         return {}
+    alone = _imported_alone(tree)
+    bound = {name for node in ast.walk(tree) for name in bound_at(node)}
+    return alone | {name: name for name in _BASES if name not in bound}
+
+
+def _imported_alone(tree: ast.Module) -> dict[str, str]:
+    """Names that a module imports and binds in no other way, with what they stand for."""
     found: dict[str, list[str]] = {}
     bound: Counter[str] = Counter()
     for node in ast.walk(tree):  # what is below a node is not kept: functions are left out later
@@ -110,8 +134,7 @@ def _names_of_libraries(tree: ast.Module) -> dict[str, str]:
             source = "." * node.level + (node.module or "")
             for alias in node.names:
                 found.setdefault(alias.asname or alias.name, []).append(f"{source}.{alias.name}")
-    alone = {name: full[0] for name, full in found.items() if len({*full}) == 1 and bound[name] == len(full)}
-    return alone | {name: name for name in _BASES if name not in bound}
+    return {name: full[0] for name, full in found.items() if len({*full}) == 1 and bound[name] == len(full)}
 
 
 def _is_plain_class(node: ast.stmt, library: Mapping[str, str]) -> bool:

@@ -19,6 +19,7 @@ ACCEPTED = {
     "a text without fields": "return (x, y, f'route', 2)",
     "a constant of a class": "return (x, y, Route.ADD, 2)",
     "a member of an enumeration": "return (x, y, Kind.ADD.value, 2)",
+    "a constant of a sibling's class": "return (x, y, lib.Route.ADD, lib.Route.SIZE)",
     "infinity": "return (x, y, 'route', -math.inf)",
     "sizes": "return (x, y, (64, 64), 2)",
     "a dict": "config = {'eps': 1e-05, 'sizes': (1, 2), 3: dict(k=ROUTE)}\n    return (x, y, config, 2)",
@@ -41,6 +42,7 @@ REFUSED = {
     "a member itself": "return (x, y, Kind.ADD, 2)",
     "a field that is computed": "return (x, y, Route.MADE, 2)",
     "a field of a name of its own": "Route = x\n    return (x, y, Route.ADD, 2)",
+    "a field of a sibling that is computed": "return (x, y, lib.Route.MADE, 2)",
     "a method": "return (x, y, Route.get, 2)",
     "a function": "return (x, y, 'route', wrapper)",
     "an attribute": "return (x.shape, y, 'route', 2)",
@@ -66,7 +68,7 @@ class Route:
 class Kind(enum.Enum):
     ADD = 'add'
 """
-LIB = "KIND = 'kind'\n"
+LIB = "KIND = 'kind'\nclass Route:\n    ADD = KIND\n    SIZE = 3\n    MADE = len(KIND)\n"
 
 
 def found(tmp_path, picks, more="", body="pass"):

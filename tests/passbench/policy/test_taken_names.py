@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from passbench.contract import NAMES_FILE
+from passbench.checking.evidence import jit_functions
+from passbench.contract import NAMES_FILE, PassFiles
 from passbench.policy.check import check_dir
 from tests.passbench.policy.test_policy import check, in_wrapper
 from tests.passbench.policy.test_replacements import HEAD
@@ -92,6 +93,10 @@ def test_what_another_module_imports(tmp_path):
     assert check(tmp_path, "from lib import *\n" + text, lib=lib) == []
     named = "from pass_dir.lib import tl, torch, reckon, triton, _own\n"
     assert check(tmp_path, named + text, lib=lib) == []
+    rule = PassFiles(
+        ("rule",), {"rule.py": named + text, "lib.py": "import torch, triton\nimport triton.language as tl"}, ()
+    )
+    assert jit_functions(rule) == {"kernel"}
 
 
 STARRED = {

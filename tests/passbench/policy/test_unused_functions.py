@@ -74,3 +74,12 @@ def test_a_listed_module_has_functions_that_passbench_calls(tmp_path):
     found(tmp_path, in_wrapper("z = 1"))
     (tmp_path / NAMES_FILE).write_text(json.dumps(["rule", "lib"]))
     assert {f.rule for f in check_dir(tmp_path)} >= {"pattern", "replacement_args", "replacement_func"}
+
+
+def test_what_profilers_alone_call_is_left_out(tmp_path):
+    jit = "@triton.jit(launch_metadata=reads)\n"
+    text = in_wrapper("z = 1").replace("@triton.jit\n", jit) + READS
+    assert found(tmp_path, text) == []
+    own = text + "\ndef jit(**options):\n    return options\n"
+    for other in (text + "\nMETADATA = kernel.launch_metadata\n", own.replace("@triton.jit(", "@jit(")):
+        assert "open" in "".join(f.message for f in found(tmp_path, other))
