@@ -3,9 +3,11 @@
 import contextlib
 import errno
 import json
+import math
 import os
 import secrets
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,6 +69,16 @@ def appearing(path: Path) -> Iterator[Path]:
         flush(path.parent)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def check_regular(path: Path, most: float = math.inf) -> None:
+    """Raises OSError where a path is no regular file of at most so many bytes: whoever opens a pipe waits, and a device
+    may have no end."""
+    about = path.stat()
+    if not stat.S_ISREG(about.st_mode):
+        raise OSError(errno.EINVAL, "this is not a regular file", str(path))
+    if about.st_size > most:
+        raise OSError(errno.EFBIG, f"the file has more than {most} bytes", str(path))
 
 
 def check_writable(directory: Path, elsewhere: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from storage.disk import appearing, disk_error
+from storage.disk import appearing, check_regular, disk_error
 from storage.errors import PassNetError
 
 _SUMMARY = "summary"
@@ -86,6 +86,7 @@ def read_rows(path: Path, schema: pa.Schema | None = None) -> list[dict[str, Any
     """The rows of a file of `write_rows`, with the columns that it has where no schema is given. Raises PassNetError
     that names the file if it is corrupt."""
     try:
+        check_regular(path)
         return pq.read_table(path, schema=schema).to_pylist()
     except (OSError, pa.ArrowException) as error:
         raise corrupt(path, error) from error

@@ -38,6 +38,7 @@ from flows.cli.samples.commands import COMMANDS as SAMPLE_COMMANDS
 from flows.cli.score_commands import COMMANDS as SCORE_COMMANDS
 from flows.cli.versions.commands import COMMANDS as VERSION_COMMANDS
 from storage.errors import PassNetError
+from storage.printable import printable
 from storage.schema import CATEGORIES
 
 # Commands import what they need: `passnet --help` should not wait for torch.
@@ -75,7 +76,7 @@ class Group(click.Group):
 
 
 def _fail(message: str, status: int) -> None:
-    click.echo(f"passnet: {' '.join(message.split())}", err=True)
+    click.echo(f"passnet: {printable(' '.join(message.split()))}", err=True)
     sys.exit(status)
 
 

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from passbench.result import STATUSES
 from passbench.score import CODES
 from passbench.scoring.groups import VariantFacts
+from storage.disk import check_regular
 from storage.errors import PassNetError
 from storage.schema import ADDED, CATEGORIES, RESULTS
 from storage.versions.store import Store, Version
@@ -159,6 +160,7 @@ def _files(path: Path) -> list[Path]:
 
 def _read(path: Path) -> list[dict]:
     try:
+        check_regular(path)
         schema = pq.read_schema(path)
         names = schema.names
         if missing := [column for column in COLUMNS if column not in names and column not in ADDED]:

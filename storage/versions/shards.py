@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from storage.disk import check_regular
 from storage.errors import PassNetError
 from storage.parquet import parquet_sink
 from storage.schema import ADDED, CONFIGS
@@ -81,6 +82,7 @@ def read_shard(
     expected = config_schema(config)
     stored = _disk_schema(expected)
     try:
+        check_regular(path)
         found = pq.read_schema(path)
         if not _is_part(pa.struct(list(found)), pa.struct(list(stored))):
             raise PassNetError(

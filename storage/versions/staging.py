@@ -22,7 +22,7 @@ def locked(directory: Path, name: str = ".lock", waiting: Callable[[], None] | N
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        file = (directory / name).open("a")
+        file = _opened(directory / name)
     except OSError as error:
         raise explained(error, directory, 0) from error
     with file:
@@ -31,6 +31,13 @@ def locked(directory: Path, name: str = ".lock", waiting: Callable[[], None] | N
                 waiting()
             _held(file, directory)
         yield
+
+
+def _opened(path: Path) -> IO[str]:
+    """A lock file, made if it is missing. A data directory may come from anybody: a link to elsewhere is not followed,
+    and nobody waits for a pipe. Raises OSError."""
+    how = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    return open(os.open(path, how, 0o666), "a")
 
 
 def _held(file: IO[str], directory: Path, how: int = 0) -> bool:
@@ -52,6 +59,9 @@ def staging(directory: Path) -> Iterator[Path]:
 
     Staging directories of publishers that were killed are removed first. Raises PassNetError in place of any OSError.
     """
+    for place in (directory, directory / ".staging"):
+        if place.name.startswith(".") and place.is_symlink():
+            raise PassNetError(f"{place} is a link, and what lies there would be removed: remove the link")
     try:
         with locked(directory):
             _remove_dead(directory / ".staging")
@@ -111,8 +121,10 @@ def _claim(parent: Path) -> tuple[Path, IO[str]]:
 def _remove_dead(parent: Path) -> None:
     """Remove staging directories that nobody holds; call it with the store locked, so that none is just being made."""
     for place in parent.iterdir() if parent.is_dir() else ():
+        if place.is_symlink():
+            continue
         try:
-            lock = (place / "lock").open("a")
+            lock = _opened(place / "lock")
         except FileNotFoundError:
             shutil.rmtree(place, ignore_errors=True)
             continue

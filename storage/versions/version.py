@@ -7,9 +7,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from storage.disk import check_regular
 from storage.errors import PassNetError
 from storage.versions.manifest import Manifest, Shard, parse, shard_path
 from storage.versions.shards import config_schema, damaged, file_sha256, read_shard
+
+MAX_MANIFEST = 64 << 20
+"""Most bytes of a manifest; one of 100,000 shards has 25 million."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,7 @@ class Version:
         path = Path(path)
         file = path / "manifest.json"
         try:
+            check_regular(file, MAX_MANIFEST)
             text = file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise PassNetError(
@@ -93,6 +98,7 @@ class Version:
         """Path of a shard whose bytes are those that the manifest lists; PassNetError when they are not."""
         path = shard_path(self.path, shard)
         try:
+            check_regular(path)
             if path.stat().st_size == shard.bytes and file_sha256(path) == shard.sha256:
                 return path
             problem = "is corrupt"

@@ -1,5 +1,6 @@
 """Every command with bad inputs: exit 1 and one line that says what and what to do, or exit 2 and the usage."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -48,9 +49,11 @@ show SAMPLE --version x                     | it has v1, v2
 check TMP/no                                | is not a directory
 check TMP/empty                             | write a JSON list
 check TMP/file                              | is not a directory
+check TMP/\x1b[31m                          | /\\x1b[31m is not a directory
 score zzz                                   | it has distill-
 score latest --data TMP/no                  | run `passnet build
 score TMP/bad.txt                           | cannot read results
+score TMP/pipe                              | cannot read results
 report zzz --out TMP/new                    | it has distill-
 report latest --out TMP/file/x              | choose another --out
 import TMP/no                               | there is no such directory
@@ -137,6 +140,7 @@ def place(tmp_path_factory) -> Path:
     (tmp / "file").touch()
     (tmp / "bad.txt").write_text("nonsense line\n")
     (tmp / "empty").mkdir()
+    os.mkfifo(tmp / "pipe")
     (tmp / "full").mkdir()
     (tmp / "full" / "kept").touch()
     return tmp

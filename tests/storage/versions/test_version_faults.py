@@ -1,6 +1,8 @@
 """Local versions when something fails: bad rows, kills, rivals, damage, hostile copies, full disks."""
 
+import contextlib
 import json
+import os
 import re
 import resource
 import shutil
@@ -273,6 +275,35 @@ def test_a_link_out_of_the_version_is_not_followed(tmp_path: Path) -> None:
     for read in (version.verify, lambda: version.table("fusible")):
         with pytest.raises(PassNetError, match="leads outside the version"):
             read()
+
+
+def test_nobody_waits_for_a_pipe(tmp_path: Path) -> None:
+    version = build(Store(tmp_path), "a")
+    for path, read in (
+        (shard(version), version.verify),
+        (shard(version), lambda: version.table("fusible")),
+        (version.path / "manifest.json", lambda: Version.open(version.path)),
+    ):
+        path.unlink()
+        os.mkfifo(path)
+        with pytest.raises(PassNetError, match="not a regular file"):
+            read()
+
+
+@pytest.mark.parametrize("place", [".staging", ".staging/a", ".lock"])
+def test_a_link_in_a_data_directory_leads_nobody_to_what_is_elsewhere(tmp_path: Path, place: str) -> None:
+    store = Store(tmp_path / "data")
+    build(store, "a")
+    victim = tmp_path / "victim"
+    (victim / "kept").mkdir(parents=True)
+    (victim / "kept" / "file").touch()
+    link = tmp_path / "data" / "versions" / place
+    shutil.rmtree(link, ignore_errors=True)
+    link.unlink(missing_ok=True)
+    link.symlink_to(victim / "new" if place == ".lock" else victim)
+    with contextlib.suppress(PassNetError):
+        build(store, "b")
+    assert [path.name for path in sorted(victim.rglob("*"))] == ["kept", "file"]
 
 
 def test_a_directory_that_cannot_be_written_is_said(tmp_path: Path) -> None:
