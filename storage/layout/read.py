@@ -98,7 +98,8 @@ def graph_paths(sample: Path) -> list[str]:
     """
     listing = sample / GRAPH_LIST
     if not listing.exists():
-        below = [path.parent.relative_to(sample / GRAPHS).as_posix() for path in sorted((sample / GRAPHS).rglob(MODEL))]
+        found = sorted(_with_a_model(sample / GRAPHS), key=lambda path: path / MODEL)
+        below = [path.relative_to(sample / GRAPHS).as_posix() for path in found]
         if bad := next((path for path in below if not is_text(path)), None):
             raise LayoutError("unreadable file", f"the name of {short(bad)} is not UTF-8", str(sample / GRAPHS))
         return below[:MAX_GRAPHS]
@@ -109,6 +110,22 @@ def graph_paths(sample: Path) -> list[str]:
     if len(paths) > MAX_GRAPHS:
         raise LayoutError("too large", f"{len(paths)} graphs are more than {MAX_GRAPHS}", str(listing))
     return paths
+
+
+def _with_a_model(root: Path) -> Iterator[Path]:
+    """Directories at and below `root` with a model.py, however deep they lie; links to directories are not followed,
+    and what cannot be listed holds none."""
+    waiting = [root]
+    while waiting:
+        place = waiting.pop()
+        try:
+            with os.scandir(place) as entries:
+                listed = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
+        except OSError:
+            continue
+        if MODEL in listed:
+            yield place
+        waiting += (place / name for name, is_directory in listed.items() if is_directory)
 
 
 def graph_directory(sample: Path, path: str) -> Path:

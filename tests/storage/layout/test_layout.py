@@ -133,8 +133,12 @@ def test_a_very_deep_tree_is_searched(tmp_path: Path) -> None:
     try:
         subprocess.run([sys.executable, "-c", make], cwd=tmp_path, check=True)
         assert [f.kind for f in find(tmp_path)] == ["model"]
+        (tmp_path / "d").rename(tmp_path / "graphs")
+        assert graph_paths(tmp_path) == ["/".join("d" * 1499)]
     finally:
-        subprocess.run(["rm", "-rf", tmp_path / "d"], check=True)  # Python's own removal gives up at this depth
+        subprocess.run(
+            ["rm", "-rf", tmp_path / "d", tmp_path / "graphs"], check=True
+        )  # Python's own removal gives up at this depth
 
 
 def test_graphnets_layout(tmp_path: Path) -> None:
