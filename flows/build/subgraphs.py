@@ -4,6 +4,7 @@ Rows go from file to file below a work directory, and no process holds more than
 """
 
 import hashlib
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -120,7 +121,7 @@ def working(data: Path, digest: str) -> Iterator[Work]:
     work = data.resolve() / "work" / digest[:20]
     work.parent.mkdir(parents=True, exist_ok=True)
     for other in work.parent.iterdir():
-        if other.is_dir() and other != work:
+        if other.is_dir() and other != work and _DIGEST.fullmatch(other.name):
             shutil.rmtree(other)
     place = Work(work, shards_of(data))
     yield place
@@ -128,8 +129,13 @@ def working(data: Path, digest: str) -> Iterator[Work]:
     if place.used.keys() >= {"cut", "vary"}:  # a build that was killed later may have skipped these stages
         used = set().union(*place.used.values(), place.repeats.glob("*.parquet"))
         for path in list(place.shards.parent.rglob("*.parquet")):
-            if path not in used:
+            if path not in used and _DIGEST.fullmatch(path.relative_to(place.shards.parent).parts[0]):
                 path.unlink()
+
+
+_DIGEST = re.compile("[0-9a-f]{20}")
+"""The names of directories that builds make, and remove again. A data directory may come from anybody, and have a link
+to elsewhere in the place of one of them."""
 
 
 def shards_digest() -> str:

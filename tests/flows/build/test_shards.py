@@ -86,6 +86,7 @@ def test_a_build_goes_on_with_its_own_files_and_leaves_the_shards_that_it_used(t
     with suppress(KeyboardInterrupt), working(tmp_path, "a" * 64) as work:
         assert (work.of_build / "subgraphs.parquet").exists()
         raise KeyboardInterrupt
+    (tmp_path / "work" / "of somebody").mkdir()
     with working(tmp_path, "b" * 64) as work:
         assert not list(tmp_path.rglob("subgraphs.parquet")), "of another build"
         work.of_build.mkdir(parents=True)
@@ -95,3 +96,4 @@ def test_a_build_goes_on_with_its_own_files_and_leaves_the_shards_that_it_used(t
         work.used.update(cut={work.shards / "one.parquet"}, vary=set())
     assert [path.name for path in work.shards.iterdir()] == ["one.parquet"]
     assert not work.of_build.exists()
+    assert (tmp_path / "work" / "of somebody").exists(), "a data directory may have a link to another in place of this"
