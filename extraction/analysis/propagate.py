@@ -21,6 +21,7 @@ from torch._subclasses.fake_tensor import (
 from extraction.analysis.dtype_rules import DtypeRefused, check_dtypes
 from extraction.analysis.fake_answers import answer, remembered
 from extraction.analysis.meta_kernels import asks, described_by_meta_tensors, is_asked, is_doubtful, is_remembered
+from extraction.analysis.number_sizes import check_arguments, check_result
 from extraction.analysis.values import OtherValue, TensorValue, ValueInfo
 from storage.graph import targets
 from storage.graph.effects import base_name, writes
@@ -178,7 +179,9 @@ class _Run:
         elif self.device == _META and is_remembered(base_name(op)) and not writes(op):
             result = remembered(targets.resolve(op.target), args, kwargs)
         else:
+            check_arguments(op.target, args)
             result = targets.resolve(op.target)(*args, **kwargs)
+            check_result(op.target, result)
         if self.doubts and is_doubtful(base_name(op), args[0] if args else None, result):
             raise NotImplementedError("meta tensors may tell another stride")
         if op.target.endswith("._enter_autocast"):

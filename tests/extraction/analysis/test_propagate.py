@@ -88,6 +88,11 @@ def test_running_statistics_are_changes() -> None:
         (Op("method", "item", (Ref(0),), {}), "data dependent"),
         (Op("function", "torch.nn.functional.linear", (Ref(0), Ref(1)), {}), "dtype"),
         (Op("method", "view", (Ref(0), 7), {}), "shape or argument"),
+        (Op("function", "operator.pow", (10, 10**9), {}), "shape or argument"),  # it would take hours
+        (Op("function", "operator.lshift", (1, 10**12), {}), "shape or argument"),
+        (Op("function", "operator.mul", ((1, 2), 10**11), {}), "shape or argument"),
+        (Op("function", "operator.mod", ("%1000000000000d", 1), {}), "shape or argument"),
+        (Op("function", "math.factorial", (10**9,), {}), "shape or argument"),
     ],
 )
 def test_causes(op: Op, cause: str) -> None:
