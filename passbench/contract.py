@@ -9,12 +9,13 @@ import functools
 import importlib
 import inspect
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
@@ -161,7 +162,7 @@ def load_rules(directory: Path, names: tuple[str, ...]) -> list[PassRule]:
     """Import a pass's modules, in order. Executes pass code: for the child alone.
 
     They are imported as modules of the package `PACKAGE`, and known by their bare names too. Those of a pass that was
-    loaded before are forgotten, and so is what they add to `sys.path`, where libraries would find them. Raises
+    loaded before are forgotten, and so is what they add to `sys.path`. Raises
     ContractError on a module that cannot be imported or does not follow the contract.
     """
     _open_package(Path(directory))
@@ -210,7 +211,8 @@ def _open_package(directory: Path) -> None:
     package = ModuleType(PACKAGE)
     package.__path__ = []
     sys.modules[PACKAGE] = package
-    sys.meta_path.append(_Siblings(directory))
+    place = sys.meta_path.index(PathFinder)  # before `sys.path`, to which a pass may add its own directory
+    sys.meta_path.insert(place, _Siblings(directory))
 
 
 class _Source(SourceFileLoader):
@@ -225,7 +227,7 @@ class _Siblings(MetaPathFinder, Loader):
     """Finds the modules `pass_dir.NAME`, and `NAME` as the same: both are one object."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
+        self._directory = directory.resolve()
         self.found: set[str] = set()
 
     def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
@@ -235,10 +237,19 @@ class _Siblings(MetaPathFinder, Loader):
             if not file.is_file():
                 return None
             return spec_from_file_location(fullname, file, loader=_Source(fullname, str(file)))
-        if "." in fullname or not (self._directory / f"{fullname}.py").is_file() or not self._is_for_the_pass():
+        if "." in fullname or not (self._directory / f"{fullname}.py").is_file():
+            return None
+        self._leave_path()
+        if PathFinder.find_spec(fullname) is not None or not self._is_for_the_pass():
             return None
         self.found.add(fullname)
         return ModuleSpec(fullname, self)
+
+    def _leave_path(self) -> None:
+        """Take the pass's directory off `sys.path`: libraries would find its modules there, and call what they have."""
+        own = [entry for entry in sys.path if os.path.realpath(entry or os.curdir) == str(self._directory)]
+        for entry in own:
+            sys.path.remove(entry)
 
     def _is_for_the_pass(self) -> bool:
         """Whether code of the pass imports. Libraries look for optional packages, whose names a pass may have."""

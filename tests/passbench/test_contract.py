@@ -166,6 +166,22 @@ def test_a_file_may_say_that_it_is_utf8(tmp_path, mark, names):
     assert rule.name == "rule"
 
 
+def test_a_library_does_not_find_modules_of_a_pass_that_is_on_the_path(tmp_path, monkeypatch):
+    (tmp_path / "libraries").mkdir()
+    (tmp_path / "libraries" / "a_library_that_asks.py").write_text(
+        "try:\n    import optional_one\n    FOUND = True\nexcept ImportError:\n    FOUND = False\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path / "libraries")
+    head = "import os, sys\nsys.path.insert(0, os.path.dirname(__file__))\nimport a_library_that_asks, optional_one\n"
+    directory = write(tmp_path / "pass", {"rule.py": head + GOOD, "optional_one.py": ""})
+    (rule,) = load_rules(directory, ("rule",))
+    found = rule.pattern.__globals__
+    assert not found["a_library_that_asks"].FOUND
+    assert found["optional_one"].__name__ == "pass_dir.optional_one", (
+        "the pass finds its own, and one module by each name"
+    )
+
+
 def test_no_module_of_a_pass_has_the_name_of_one_that_is_loaded(tmp_path):
     directory = write(
         tmp_path / "pass", {"rule.py": GOOD.replace("import torch", "import torch, shared"), "shared.py": ""}
