@@ -24,6 +24,9 @@ from passbench.policy.forms.unused_functions import NamesInUse, empty_unused, ru
 from passbench.policy.nodes import bound_names, children, long_number, quoted, walk
 from passbench.policy.suggestions import advice_on
 from passbench.result import Finding
+from storage.printable import printable
+
+_LONGEST_MESSAGE = 2000
 
 
 class Report:
@@ -34,8 +37,9 @@ class Report:
         self._said: set[tuple[str, str]] = set()
 
     def add(self, rule: str, file: str, line: int, message: str) -> None:
-        """Note a breach of `rule`."""
-        self._findings.setdefault((rule, file, line), Finding(rule, file, line, message))
+        """Note a breach of `rule`. A message quotes the pass: it is one line of letters that any table can hold."""
+        message = printable(message)[:_LONGEST_MESSAGE]
+        self._findings.setdefault((rule, file, line), Finding(rule, printable(file), line, message))
 
     def at(self, rule: str, module: "Module", node: ast.AST, message: str) -> None:
         """Note a breach at a syntax node."""
@@ -124,7 +128,8 @@ class Module:
 
 
 def syntax_tree(name: str, text: str, report: Report) -> ast.Module | None:
-    """The tree of a module's text; None if it is not Python."""
+    """The tree of a module's text, without what runs as a script alone: nothing of it says what a name stands for.
+    None if it is not Python."""
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(text.encode("utf-8")).readline)
         tree = ast.parse(text, f"{name}.py")
@@ -137,6 +142,7 @@ def syntax_tree(name: str, text: str, report: Report) -> ast.Module | None:
         return None
     if codecs.lookup(encoding).name != "utf-8":  # Python would read another text than this policy
         report.add("encoding", f"{name}.py", 1, f"a pass is UTF-8; remove the declaration of {encoding}")
+    tree.body = [s for s in tree.body if not runs_as_a_script(s)]
     return tree
 
 
@@ -147,14 +153,13 @@ def read_module(
     a row. `tree` is that of `text`, and is changed, once: what Python writes in several ways has the form that the
     policy knows afterwards (`passbench.policy.forms`), and what does not run is left out.
 
-    `used`: names in use in all modules of the pass; what functions of other names do is left out, and so is what runs
-    as a script alone. A function that calls Triton's language without `@triton.jit` is a kernel, with one finding.
+    `used`: names in use in all modules of the pass; what functions of other names do is left out. A function that calls
+    Triton's language without `@triton.jit` is a kernel, with one finding.
     """
     decorators.inline_decorator_tables(tree)
     if _has_long_chain(tree):
         report.add("syntax", f"{name}.py", 0, f"more than {_LONGEST_CHAIN} attributes in a row; write shorter ones")
         return None
-    tree.body = [s for s in tree.body if not runs_as_a_script(s)]
     of_patterns = empty_unused(name, tree, used) if used is not None else {}
     module = Module(name, tree, siblings, tuple(text.split("\n")), of_patterns=of_patterns)
     for node in walk(tree):

@@ -20,6 +20,7 @@ _SIGNATURES = frozenset(
     "triton.Config triton.jit triton.autotune triton.heuristics triton.runtime.Autotuner torch.compile".split()
 )
 """What may be asked for the names of its parameters."""
+_MOST_DOTS = 8
 _FILTERS = frozenset("itertools.takewhile itertools.dropwhile itertools.filterfalse".split())
 _RUN_LATER = frozenset((ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.GeneratorExp))
 
@@ -199,7 +200,11 @@ def _getter(node: ast.Call, dotted: Dotted) -> ast.expr | None:
         part: ast.expr = _named("an item")
         if kind == "operator.itemgetter":
             part = ast.Subscript(part, given, ast.Load())
-        elif not isinstance(given.value, str) or not given.value.replace(".", "").isidentifier():
+        elif (
+            not isinstance(given.value, str)
+            or not given.value.replace(".", "").isidentifier()
+            or given.value.count(".") > _MOST_DOTS
+        ):
             return None
         else:
             for name in given.value.split("."):

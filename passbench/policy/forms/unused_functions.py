@@ -65,7 +65,7 @@ def names_in_use(trees: Mapping[str, ast.Module], rules: tuple[str, ...]) -> Nam
             elif _is_plain_class(statement, library):
                 functions.setdefault(statement.name, []).append(statement)
                 waiting += statement.bases
-            elif not runs_as_a_script(statement):
+            else:
                 waiting.append(statement)
     by_host = _named_from(waiting, functions)
     return NamesInUse(by_host, _named_from(patterns, functions) - by_host, rules)

@@ -17,6 +17,7 @@ _CONSTRAINT = re.compile(r"(=?&?([hrlfdqnbc]|\d+)|~\{\w+\})?")
 an access to it, with brackets that the text does not have."""
 _PART = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)|[{}\"]|\.reg\b[^;{}]*|%\w+", re.DOTALL)
 """A comment, a brace, a quotation mark, a declaration of registers, or the name of a register."""
+_LONG_NUMBER = re.compile(r"[0-9]{20}")
 _MOST_BLOCKS = 16
 _DECLARED = re.compile(r"(%\w+)(?:<(\d+)>)?")
 _PLACE = re.compile(r"%(n?tid|n?ctaid|laneid|lanemask_\w+)")
@@ -54,6 +55,8 @@ def _leaves_its_block(text: str) -> str | None:
     """What of a text is not its own. A brace that it has not opened ends the kernel, also where a comment hides that.
     A register that it has not declared is one of the kernel's, which may hold an address: `mov.b64 $0, %rd1;`."""
     blocks: list[dict[str, int]] = [{}]  # names of registers, and of how many each is the beginning
+    if _LONG_NUMBER.search(text):
+        return "numbers of so many digits; write shorter ones"
     for part in _PART.findall(text):
         if part == "{":
             blocks.append({})

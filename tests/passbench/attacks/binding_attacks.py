@@ -122,6 +122,7 @@ BINDING_ATTACKS = (
     *(
         Attack(name, add_relu, (static(rule), WORKS), why)
         for name, rule, why in (
+            ("partial_of_a_script", "forbidden_name", "an import that never runs says nothing of a name"),
             ("type_that_asks", "annotation", "a type may name anything, and hands it to nothing of the pass"),
             ("name_in_a_decorator", "rebinding", "a := in a decorator of a class binds a name of the module"),
             ("union_of_a_function", "annotation", "a union of one thing is that thing"),

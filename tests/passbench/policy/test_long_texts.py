@@ -161,6 +161,10 @@ def items_of_a_dict():
     return "D = {}\nZ = [" + "D[1]," * 27000 + "]\n"
 
 
+def parts_of_a_getter():
+    return "import operator\nZ = operator.attrgetter('" + "a." * 100000 + "a')\n"
+
+
 def types_imported_again():
     return "from typing import *\n" * 4800
 
@@ -177,6 +181,7 @@ TEXTS |= {
         attributes_of_attributes,
         instances_of_a_large_data_class,
         items_of_a_dict,
+        parts_of_a_getter,
         types_imported_again,
     )
 }

@@ -483,6 +483,8 @@ REFUSED_MODULES = {
             ("a_register_of_the_kernel", "cvt.u32.u64 $0, %rd1;"),
             ("one_behind_a_block", "{ .reg .b64 %rd1; } cvt.u32.u64 $0, %rd1;"),
             ("one_that_a_comment_declares", "{ // .reg .b64 %rd1;\\n cvt.u32.u64 $0, %rd1; }"),
+            ("a_number_of_many_digits", "{ .reg .b32 %r<" + "1" * 5000 + ">; }"),
+            ("a_letter_that_no_table_holds", "$\\ud800"),
             ("one_too_many", "{ .reg .b64 %rd<2>; cvt.u32.u64 $0, %rd2; }"),
         )
     },
