@@ -64,7 +64,9 @@ def _found(store: Store, names: list[str], keep: int | None) -> Collected:
 
 
 def _stray(version: Version) -> list[Path]:
-    """Shards in a version's directory that its manifest does not list; other files are the user's own business."""
+    """Shards in a version's directory that its manifest does not list; other files are the user's own business, and so
+    is what a link there leads to."""
     listed = {shard.path for shard in version.manifest.shards}
     found = sorted(version.path.glob("data/*/*.parquet"))
-    return [p for p in found if (own := str(p.relative_to(version.path))) not in listed and SHARD_PATH.fullmatch(own)]
+    inside = [p for p in found if p.resolve().is_relative_to(version.path.resolve())]
+    return [p for p in inside if (own := str(p.relative_to(version.path))) not in listed and SHARD_PATH.fullmatch(own)]

@@ -47,7 +47,12 @@ def test_what_no_manifest_lists_goes_and_what_is_no_shard_stays(tmp_path: Path) 
     shutil.copy(shard(version), stray)
     (version.path / "data/fusible/mine.parquet").touch()
     (version.path / "notes.txt").touch()
+    others = tmp_path / "others" / stray.name
+    others.parent.mkdir()
+    shutil.copy(stray, others)
+    (version.path / "data/typical_of_others").symlink_to(others.parent)
     done = collect(store)
+    assert others.exists(), "a link in a data directory leads to no removal elsewhere"
     assert done.files == ("v1/data/fusible/train-00001-of-00002.parquet",) and not stray.exists()
     assert (version.path / "notes.txt").exists() and (version.path / "data/fusible/mine.parquet").exists()
     version.verify()
