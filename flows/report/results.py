@@ -28,6 +28,7 @@ COLUMNS = (
 CONDITIONS = ("libraries", "timings", "device_method", "device_note", "numerics")
 """Columns for `passbench.conditions`, and why there is no device time; files of earlier versions may lack them."""
 
+_NAMES = ("run", "sample", "category", "variant_hash", "author")
 _KEY = ("run", "sample", "variant_hash", "attempt")
 
 
@@ -199,6 +200,8 @@ def _conditions(path: Path, fields: Sequence[pa.Field]) -> list[dict]:
 
 def _impossible(row: Mapping[str, Any]) -> str | None:
     """The column that holds what PassBench never writes, if one does."""
+    if unnamed := [column for column in _NAMES if row[column] is None]:
+        return unnamed[0]
     if row["status"] not in STATUSES:
         return "status"
     if row["error_code"] not in (None, *CODES):

@@ -4,6 +4,7 @@ The page is one HTML file that loads nothing; its pictures and tables lie beside
 """
 
 import csv
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -59,7 +60,7 @@ class _ReportWriter:
 
     def png(self, name: str, figure: Figure) -> bytes:
         data = figures.png(figure)
-        (self.directory / f"{name}.png").write_bytes(data)
+        (self.directory / f"{_of_a_file(name)}.png").write_bytes(data)
         return data
 
     def csv(self, name: str, rows: Sequence[Mapping], columns: Sequence[str]) -> None:
@@ -67,6 +68,11 @@ class _ReportWriter:
             writer = csv.DictWriter(file, columns, extrasaction="ignore")
             writer.writeheader()
             writer.writerows(rows)
+
+
+def _of_a_file(name: str) -> str:
+    """A name as a file may have it: samples of a results file may be called anything."""
+    return re.sub(r"[^\w.\-]", "_", name)[:100]
 
 
 def _page(material: Material, writer: _ReportWriter) -> str:

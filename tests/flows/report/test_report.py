@@ -164,6 +164,14 @@ def test_results_without_their_version_are_reported_without_graphs(data, tmp_pat
     assert not list(page.parent.glob("graph_*.png"))
 
 
+def test_a_sample_of_any_name_has_a_picture_beside_the_page(data, tmp_path):
+    table = Store(data).open().table("results")
+    named = pa.array(["../\0 of a file"] * len(table))
+    pq.write_table(table.set_column(table.schema.get_field_index("sample"), "sample", named), tmp_path / "any.parquet")
+    write_report([str(tmp_path / "any.parquet")], tmp_path / "report", data)
+    assert (tmp_path / "report" / "graph_..___of_a_file.png").exists()
+
+
 def test_a_run_without_a_gpu_says_so_and_has_no_device_times(data, tmp_path):
     rows = Store(data).latest().table("results").to_pylist()
     for row in rows:

@@ -233,6 +233,7 @@ def test_the_measured_record_scores_as_its_page_says():
         (["FOLDER/none.parquet"], "none.parquet has no rows"),
         (["FOLDER/status.parquet"], "status 'great'"),
         (["FOLDER/speed.parquet"], "speedup_e2e 0.0"),
+        (["FOLDER/unnamed.parquet"], "has sample None"),
         (
             ["FOLDER/a.parquet", "FOLDER/twice.parquet"],
             "run 'inductor-01' has variant half of fusible-1, attempt 1 twice",
@@ -252,6 +253,7 @@ def test_what_cannot_be_scored_is_one_clear_line(data, tmp_path, names, said):
     write(tmp_path / "none.parquet", [])
     write(tmp_path / "status.parquet", [ROWS[0] | {"status": "great"}])
     write(tmp_path / "speed.parquet", [ROWS[0] | {"speedup_e2e": 0.0}])
+    write(tmp_path / "unnamed.parquet", [ROWS[0] | {"sample": None}])
     write(tmp_path / "broken.parquet", [row for row in ROWS if row["reason"] and row["status"] != "ok"])
     with pytest.raises(PassNetError) as caught:
         score_run([name.replace("FOLDER", str(tmp_path)) for name in names], data)
