@@ -39,10 +39,19 @@ def load_samples(
     for category in {row["category"] for row in rows}:
         for batch in version.batches(category, filter=pc.field("variant_hash").isin(wanted)):
             for row in batch.to_pylist():
-                text = row["graph"]
-                graph = graphs.get(text) or graphs.setdefault(text, from_json(text))
-                variants[category, row["variant_hash"]] = Variant.from_row(row, graph)
+                variants[category, row["variant_hash"]] = _variant(row, graphs, version)
     return [_sample(row, variants, version) for row in rows]
+
+
+def _variant(row: dict, graphs: dict[str, Graph], version: Version) -> Variant:
+    """The variant of a row, with a graph of those that were read before."""
+    text = row["graph"]
+    try:
+        graph = graphs.get(text) or graphs.setdefault(text, from_json(text))
+        return Variant.from_row(row, graph)
+    except TypeError as error:  # nothing where there is a graph, or inputs
+        message = f"{version.path}: variant {row['variant_hash']} is none that PassNet has written ({error})"
+        raise PassNetError(message) from error
 
 
 def _row(name: str, rows: Sequence[dict], version: Version) -> dict:

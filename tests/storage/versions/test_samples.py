@@ -46,10 +46,23 @@ def test_a_hash_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "damage", [{"sample": None}, {"family_hash": None}, {"variants": None}, {"variants": []}, {"variants": [None]}]
-)
-def test_a_null_is_no_traceback(tmp_path: Path, damage: dict) -> None:
-    rows = {("sole_op", "eval"): [VARIANT.to_row()], ("samples", "eval"): [{**SAMPLE.to_row(), **damage}]}
+    "damage, of_variant",
+    [
+        *(
+            ({name: value}, {})
+            for name, value in (
+                ("sample", None), ("family_hash", None), ("variants", None), ("variants", []), ("variants", [None]),
+            )
+        ),
+        *(({}, {name: None}) for name in ("graph", "inputs", "outputs", "sources")),
+        ({}, {"inputs": [None]}),
+    ],
+)  # fmt: skip
+def test_a_null_is_no_traceback(tmp_path: Path, damage: dict, of_variant: dict) -> None:
+    rows = {
+        ("sole_op", "eval"): [{**VARIANT.to_row(), **of_variant}],
+        ("samples", "eval"): [{**SAMPLE.to_row(), **damage}],
+    }
     tables = {key: pa.Table.from_pylist(found, CONFIGS[key[0]]) for key, found in rows.items()}
     version = Store(tmp_path).publish(tables, kind="build", parent=None, **NOTHING)[0]
     with pytest.raises(PassNetError):
