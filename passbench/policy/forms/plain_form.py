@@ -60,7 +60,7 @@ def write_branches_as_imports(tree: ast.Module, dotted: Callable[[ast.expr], str
         known = dotted(ast.Name(name, ast.Load()))
         values = {value for _, _, value in found} - {None}
         as_libdevice = known in LIBDEVICES and values <= LIBDEVICES | {"triton.language.math"}
-        functions = (known is None or known in ALIASED) and all(v in ALIASED or is_missing(v) for v in values)
+        functions = all(v in ALIASED or is_missing(v) for v in {known, *values} - {None})
         of_module = known in MODULES and not values
         if bound[name] != len(found) + imports[name] or not (as_libdevice or of_module or (functions and values)):
             continue
@@ -167,17 +167,16 @@ def write_mapped_arguments(tree: ast.Module, bound: Collection[str]) -> None:
         if not isinstance(function, ast.FunctionDef) or function.args.vararg is None:
             continue
         for number, statement in enumerate(function.body):
-            match statement:
-                case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                    mapped = _mapped(value, function.args.vararg.arg, bound)
-                    star = _only_star(function, number, name, mapped) if mapped is not None else None
-                    if star is not None:
-                        star.value = ast.copy_location(mapped, star)
-                        del function.body[number]
-                        break
+            assigned = statement.value if isinstance(statement, ast.Assign) else None
+            mapped = _mapped(assigned, function.args.vararg.arg, bound)
+            if mapped is not None:  # the first alone: each takes a look at the whole function
+                if (star := _only_star(function, number, statement.targets, mapped)) is not None:
+                    star.value = ast.copy_location(mapped, star)
+                    del function.body[number]
+                break
 
 
-def _mapped(value: ast.expr, rest: str, bound: Collection[str]) -> ast.ListComp | None:
+def _mapped(value: ast.expr | None, rest: str, bound: Collection[str]) -> ast.ListComp | None:
     """What makes something of each item of `rest`, without `tuple(…)` or `list(…)` around it."""
     match value:
         case ast.Call(func=ast.Name(id="tuple" | "list"), args=[inner], keywords=[]) if value.func.id not in bound:
@@ -190,9 +189,12 @@ def _mapped(value: ast.expr, rest: str, bound: Collection[str]) -> ast.ListComp 
     return None
 
 
-def _only_star(function: ast.FunctionDef, number: int, name: str, mapped: ast.ListComp) -> ast.Starred | None:
+def _only_star(
+    function: ast.FunctionDef, number: int, targets: list[ast.expr], mapped: ast.ListComp
+) -> ast.Starred | None:
     """The `*NAME` of a call that alone reads what the statement of this number gives to a variable, if it is reached
     once, and everything that is mapped is the same there."""
+    name = targets[0].id if len(targets) == 1 and isinstance(targets[0], ast.Name) else ""
     nodes = list(ast.walk(function))
     bound = Counter(one for node in nodes for one in bound_at(node))
     own = name == function.args.vararg.arg
