@@ -62,14 +62,16 @@ def explain_unknown_names(modules: Mapping[str, Module], report: Report) -> None
 
 def _unknown_imports(module: Module, report: Report) -> set[str]:
     """Report imports at the top of a module of what a library does not have; the full names of these. One in a `try`
-    may fail."""
+    may fail. A sibling is no library, also where one of its name is loaded here."""
     found: set[str] = set()
     for statement in module.tree.body:
         for alias in statement.names if isinstance(statement, ast.ImportFrom) else ():
             if len(found) == _MOST:
                 return found
             full = module.imports.get(alias.asname or alias.name)
-            if full is not None and full.rpartition(".")[2] == alias.name and missing(full) == full:
+            if full is None or full.partition(".")[0] in module.siblings:
+                continue
+            if full.rpartition(".")[2] == alias.name and missing(full) == full:
                 found.add(full)
                 spelled = nearest(alias.name, _members(full.rpartition(".")[0]))
                 report.at("unknown_name", module, statement, _lacks(full, spelled))

@@ -1,6 +1,8 @@
 """Typing errors as a newcomer makes them: one finding says which name does not exist, and which one does."""
 
+import sys
 import time
+from types import ModuleType
 
 import pytest
 
@@ -50,6 +52,13 @@ def found(*changes: tuple[str, str], before: str = "") -> list:
 
 def test_the_pass_is_allowed():
     assert found() == []
+
+
+def test_a_sibling_is_not_taken_for_a_library_of_its_name(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sizes_as_in_a_library", ModuleType("sizes_as_in_a_library"))
+    rule = PASS.replace("import helper", "from sizes_as_in_a_library import SIZE").replace("helper.BLOCK", "SIZE")
+    files = {"rule.py": rule, "sizes_as_in_a_library.py": "SIZE = 256\n", NAMES_FILE: '["rule"]'}
+    assert check_files(PassFiles(("rule",), files, ())) == []
 
 
 SLIPS = {
