@@ -373,13 +373,14 @@ def _import_from(module: Module, node: ast.ImportFrom, report: Report) -> None:
 
 def _bind_types(module: Module, own: Mapping[str, int], report: Report) -> None:
     """`from typing import *`: its names that the module mentions, and does not bind itself. `own`: names that it
-    binds."""
+    binds. Each of typing's among them is refused, also where other modules alone read it: what comes last decides
+    which of the two they get."""
     nodes = walk(module.tree)
     imports = (n for n in nodes if isinstance(n, ast.ImportFrom) and n.module == "typing" and not n.level)
     node = next((n for n in imports if any(alias.name == "*" for alias in n.names)), None)
     mentioned = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
     for name in typing.__all__ if node is not None else ():
-        if name in mentioned and name in own:
+        if name in own:
             report.at("rebinding", module, node, f"{name} is an import of typing, too; import the names that you need")
         elif name in mentioned:
             _bind(module, name, f"typing.{name}", node, report)

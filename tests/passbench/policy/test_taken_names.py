@@ -124,3 +124,10 @@ STARRED = {
 def test_a_star_hides_nothing(tmp_path, what):
     lib, calls, finding = STARRED[what]
     assert finding in starred(tmp_path, lib, calls)
+
+
+def test_a_star_of_typing_binds_names_that_others_read(tmp_path):
+    hints = "def get_type_hints(a):\n    return a\nfrom typing import *\n"  # the last evaluates texts in annotations
+    asked = 'import lib\ndef g(a: "exit()"):\n    return a\nlib.get_type_hints(g)\n'
+    found = check(tmp_path, in_wrapper("pass") + asked, lib=hints)
+    assert {(f.file, f.rule) for f in found} == {("lib.py", "rebinding")}
