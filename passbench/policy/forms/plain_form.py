@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 
 from passbench.policy.allowlists import ALIASED, ERROR_BASES, LIBDEVICES, MODULES, is_missing
-from passbench.policy.nodes import bound_at, walk
+from passbench.policy.nodes import bound_at, bound_names, walk, written_name
 
 
 def lift_kernels(tree: ast.Module, is_kernel: Callable[[ast.FunctionDef], bool]) -> None:
@@ -102,7 +102,8 @@ def _blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
 
 
 def name_bases(own: ast.ClassDef, is_own: Callable[[ast.expr], bool]) -> list[ast.Call]:
-    """`super().f(a)` in a method of a class as `BASE.f(self, a)`, in place, where the class has one base, of the pass.
+    """`super().f(a)` in a method of a class as `BASE.f(self, a)`, in place, where the class has one base, of the pass,
+    and the method binds neither name: `super()` asks the base, whatever a parameter of its name is.
     `super().__init__()` of a class without such a base does nothing, and becomes a name; of an error it is what the
     error is made with, `BASE(a)`.
 
@@ -112,8 +113,10 @@ def name_bases(own: ast.ClassDef, is_own: Callable[[ast.expr], bool]) -> list[as
     of_pass = [base for base in own.bases if is_own(base)]
     if len(own.bases) > 1 or own.decorator_list:
         return found
+    named = {own.name, *(written_name(base).partition(".")[0] for base in own.bases)}
     for method in own.body:
         plain = isinstance(method, ast.FunctionDef) and not method.decorator_list
+        plain = plain and named.isdisjoint(bound_names(method))
         first = [*method.args.posonlyargs, *method.args.args][:1] if plain else []
         for node in _of_block(method.body) if first else ():
             call = node.value if isinstance(node, ast.Expr) else node

@@ -60,6 +60,16 @@ REFUSED = {
         "z = 1",
         TWO.format("super().__init__(a)", "1") + "class Three(Two, One):\n    pass\n",
     ),
+    "a base that is a parameter": (
+        "forbidden_name",
+        "z = Two(n, 2).get(One)",
+        TWO.replace("get(self)", "get(self, One)").format("1", "super().get()"),
+    ),
+    "a class that is a parameter": (
+        "forbidden_name",
+        "z = Two(n, 2).get(One)",
+        TWO.replace("get(self)", "get(self, Two)").format("1", "super(Two, self).get()"),
+    ),
     "super() in a list": ("forbidden_name", "z = 1", TWO.format("self.a = a", "[super().get() for _ in (1,)]")),
     "an address under if": ("address", LAUNCHED, IF.format("tl.store(x_ptr, x_ptr.to(tl.int64))")),
     "a text that Triton reads otherwise": ("kernel", LAUNCHED, IF.format(LOADS)),
