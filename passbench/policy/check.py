@@ -171,15 +171,31 @@ def _write_out_arguments(module: Module, modules: dict[str, Module]) -> None:
 
 
 def _check_super(modules: dict[str, Module], report: Report) -> None:
-    """Report `super()` where a class has several bases, one of the pass: what comes next need not be the base then."""
+    """Report `super()` where a class has several bases, one of the pass: what comes next need not be the base then.
+
+    `super().f(a)` has been written as `BASE.f(self, a)`. A static method and one of the class do not get `self`: it is
+    taken out of their calls."""
     several = any(
         len(own.bases) > 1 and any(is_own_class(module, base) for base in own.bases)
         for module in modules.values()
         for own in module.classes.values()
     )
-    for module in modules.values() if several else ():
-        for call in module.super_calls:
-            report.at("forbidden_name", module, call, f"a class has several bases; {advice_on('super')}")
+    calls = [(module, call) for module in modules.values() for call in module.super_calls]
+    for module, call in calls if several else ():
+        report.at("forbidden_name", module, call, f"a class has several bases; {advice_on('super')}")
+    kinds: dict[str, set[bool]] = {}
+    for own in (own for module in modules.values() if calls for own in module.classes.values()):
+        for method in (member for member in own.body if isinstance(member, ast.FunctionDef)):
+            above = {written_name(decorator) for decorator in method.decorator_list}
+            kinds.setdefault(method.name, set()).add(above.isdisjoint(("staticmethod", "classmethod")))
+    for module, call in calls:
+        gets_self = kinds.get(call.func.attr, {True}) if isinstance(call.func, ast.Attribute) else {True}
+        if len(gets_self) > 1:
+            message = f"classes have {call.func.attr} as a method and as a static one; choose another name"
+            report.at("forbidden_name", module, call, message)
+        elif False in gets_self:
+            del call.args[0]
+            call.__dict__.pop("_children", None)
 
 
 def _check_class_decorators(modules: dict[str, Module], report: Report) -> None:

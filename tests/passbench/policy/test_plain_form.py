@@ -18,7 +18,10 @@ FALLBACK = "try:\n    from triton.language.extra import libdevice\n    tanh = li
 FALLBACK += "    libdevice = tl.math\n    tanh = tl.math.tanh\n"
 TANH = "{}" + IF.format("tl.store(x_ptr, tanh(n))")
 LATE = "def late():\n    global libdevice\n    libdevice = torch\n    return 1\n"
+STATIC = "class Top:\n    @{}\n    def f({}t, u=1):\n        return float(t)\n"
+STATIC += "class Low(Top):\n    def run(self, t):\n        return super().f(t)\n"
 ACCEPTED = {
+    "a static method of a base": ("z = Low().run(n)", STATIC.format("staticmethod", "")),
     "items of a dict": ("for a, t in {'x': x}.items():\n    assert t.dim() < 9, f'{a}'", ""),
     "items of a variable": ("d = {'x': x}\nfor a, t in d.items():\n    assert t.dim() < 9, f'{a}'", ""),
     "its own base": ("z = Two(n, 2).get()", TWO.format("super().__init__(a)", "super().get() + 1")),
@@ -69,6 +72,11 @@ REFUSED = {
         "forbidden_name",
         "z = Two(n, 2).get(One)",
         TWO.replace("get(self)", "get(self, Two)").format("1", "super(Two, self).get()"),
+    ),
+    "what a static method of a base gets": (
+        "host_read",
+        "z = Low().run(torch.relu(x))",
+        STATIC.format("staticmethod", ""),
     ),
     "super() in a list": ("forbidden_name", "z = 1", TWO.format("self.a = a", "[super().get() for _ in (1,)]")),
     "an address under if": ("address", LAUNCHED, IF.format("tl.store(x_ptr, x_ptr.to(tl.int64))")),
