@@ -6,8 +6,8 @@ told to detach CUPTI whenever a recording ends, by `TEARDOWN_CUPTI` in a worker'
 
 A thread of torch's detaches it, when some later call of CUDA returns. In one of eight recordings it is too late for the
 first such call (benchmarks/passbench/h200_launch_failure). CUPTI was detached in the middle of timed calls then, and
-one of a hundred of these recordings ended with "unspecified launch failure", where a CUDA graph had been made before
-that. So a recording is over when that thread has ended.
+one of a hundred trials of a pass whose launches are a CUDA graph ended with "unspecified launch failure". So a
+recording is over when that thread has ended.
 """
 
 import os

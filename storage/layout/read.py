@@ -76,8 +76,7 @@ def find(root: Path) -> Iterator[FoundDirectories]:
     while waiting:
         place = waiting.pop()
         try:
-            with os.scandir(place) as entries:
-                listed = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
+            listed = _listed(place)
         except OSError:
             yield FoundDirectories("unreadable", place)
             continue
@@ -112,6 +111,12 @@ def graph_paths(sample: Path) -> list[str]:
     return paths
 
 
+def _listed(place: Path) -> dict[str, bool]:
+    """The names in a directory, and whether each is a directory there, not a link to one. Raises OSError."""
+    with os.scandir(place) as entries:
+        return {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
+
+
 def _with_a_model(root: Path) -> Iterator[Path]:
     """Directories at and below `root` with a model.py, however deep they lie; links to directories are not followed,
     and what cannot be listed holds none."""
@@ -119,8 +124,7 @@ def _with_a_model(root: Path) -> Iterator[Path]:
     while waiting:
         place = waiting.pop()
         try:
-            with os.scandir(place) as entries:
-                listed = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
+            listed = _listed(place)
         except OSError:
             continue
         if MODEL in listed:

@@ -72,7 +72,7 @@ def write_branches_as_imports(tree: ast.Module, dotted: Callable[[ast.expr], str
                 block[number] = ast.ImportFrom(source, [ast.copy_location(ast.alias(last, name), statement)], 0)
                 made.append(block[number])
             ast.copy_location(block[number], statement)
-    for statement in tree.body if places else ():
+    for statement in tree.body:
         _forget_children(statement)
     return made
 
