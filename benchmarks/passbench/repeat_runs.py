@@ -2,12 +2,13 @@
 
     python3 -m benchmarks.passbench.repeat_runs VERSION --out DIR [--runs 4] [--seed 7] [--budget 60] [--device cuda]
         [--side-by-side 2] -- OPTIONS OF agent.run
+    python3 -m benchmarks.passbench.repeat_runs --rows FILE... --rows FILE...
 
 Each run is a process of `python -m agent.run` with the same options and the same `--seed`, so that all draw the same
 inputs, in DIR/run-K. `--side-by-side N`: N runs at a time, each on a GPU and a share of the cores of its own. DIR gets
 `summary.md`, written anew after each run but the first: by author and clock, AS of each run on the variants that all
 runs have, how far each is from the run before it, and how far apart a variant's speedups in two runs are; and how fast
-the host was in each run.
+the host was in each run. With `--rows` runs are compared that are there: each gives the files of one run's rows.
 """
 
 import argparse
@@ -85,11 +86,16 @@ def host_speeds(runs: Sequence[Sequence[dict]]) -> str:
     return f"\nA fixed piece of Python took, median of each run: {medians} us.\n"
 
 
+def _text(runs: Sequence[Sequence[dict]]) -> str:
+    return compared(runs) + host_speeds(runs)
+
+
 def main() -> None:
     """See the module's head."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("version", type=Path)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("version", type=Path, nargs="?")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--rows", type=Path, nargs="+", action="append", metavar="FILE", help="of one run each")
     parser.add_argument("--runs", type=int, default=4)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--budget", type=float, default=60.0, help="seconds of each run")
@@ -97,6 +103,11 @@ def main() -> None:
     parser.add_argument("--side-by-side", type=int, default=1)
     end = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     given = parser.parse_args(sys.argv[1:end])
+    if given.rows:
+        print(_text([[row for file in files for row in read_rows(file, RESULTS)] for files in given.rows]))
+        return
+    if given.version is None or given.out is None:
+        parser.error("give a VERSION and --out, or --rows of runs that are there")
     given.out.mkdir(parents=True, exist_ok=True)
     text = ""
     for ended in run_all(given, sys.argv[end + 1 :]):
@@ -105,7 +116,7 @@ def main() -> None:
             sys.exit(f"no rows of {', '.join(missing)}; see the logs beside them")
         runs = [read_rows(file, RESULTS) for file in files]
         if ended > 1:
-            text = compared(runs) + host_speeds(runs)
+            text = _text(runs)
             (given.out / "summary.md").write_text(text, "utf-8")
     print(text)
 
