@@ -13,6 +13,7 @@ from pathlib import Path
 
 from passbench.contract import NAMES_FILE, PACKAGE, PassFiles, read_pass_dir
 from passbench.policy import allowlists as names
+from passbench.policy.flow.class_parts import class_fields, is_plain, is_property
 from passbench.policy.forms.partial_functions import write_partials
 from passbench.policy.forms.picked_arguments import write_out_picked
 from passbench.policy.forms.plain_form import write_lambdas_as_functions
@@ -174,7 +175,8 @@ def _check_super(modules: dict[str, Module], report: Report) -> None:
     """Report `super()` where a class has several bases, one of the pass: what comes next need not be the base then.
 
     `super().f(a)` has been written as `BASE.f(self, a)`. A static method and one of the class do not get `self`: it is
-    taken out of their calls."""
+    taken out of their calls. Nor does what a field holds or a property returns, unless it is a function: such a call
+    is reported."""
     several = any(
         len(own.bases) > 1 and any(is_own_class(module, base) for base in own.bases)
         for module in modules.values()
@@ -184,14 +186,20 @@ def _check_super(modules: dict[str, Module], report: Report) -> None:
     for module, call in calls if several else ():
         report.at("forbidden_name", module, call, f"a class has several bases; {advice_on('super')}")
     kinds: dict[str, set[bool]] = {}
+    fields: set[str] = set()
     for own in (own for module in modules.values() if calls for own in module.classes.values()):
+        fields |= set(class_fields(own))
         for method in (member for member in own.body if isinstance(member, ast.FunctionDef)):
-            above = {written_name(decorator) for decorator in method.decorator_list}
-            kinds.setdefault(method.name, set()).add(above.isdisjoint(("staticmethod", "classmethod")))
+            kinds.setdefault(method.name, set()).add(is_plain(method))
+            fields |= {method.name} if is_property(method) else set()
     for module, call in calls:
-        gets_self = kinds.get(call.func.attr, {True}) if isinstance(call.func, ast.Attribute) else {True}
-        if len(gets_self) > 1:
-            message = f"classes have {call.func.attr} as a method and as a static one; choose another name"
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else ""  # of an error it is a class
+        gets_self = kinds.get(name, {True})
+        if name in fields:
+            message = f"{name} is a field or a property of a class; write self.{name}(…)"
+            report.at("forbidden_name", module, call, message)
+        elif len(gets_self) > 1:
+            message = f"classes have {name} as a method and as a static one; choose another name"
             report.at("forbidden_name", module, call, message)
         elif False in gets_self:
             del call.args[0]

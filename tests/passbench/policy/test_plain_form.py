@@ -20,6 +20,8 @@ TANH = "{}" + IF.format("tl.store(x_ptr, tanh(n))")
 LATE = "def late():\n    global libdevice\n    libdevice = torch\n    return 1\n"
 STATIC = "class Top:\n    @{}\n    def f({}t, u=1):\n        return float(t)\n"
 STATIC += "class Low(Top):\n    def run(self, t):\n        return super().f(t)\n"
+HELD = "class Read:\n    def __call__(self, t):\n        return float(t)\nclass Top:\n    {}\n"
+HELD += STATIC[STATIC.index("class Low") :]
 ACCEPTED = {
     "a static method of a base": ("z = Low().run(n)", STATIC.format("staticmethod", "")),
     "items of a dict": ("for a, t in {'x': x}.items():\n    assert t.dim() < 9, f'{a}'", ""),
@@ -77,6 +79,12 @@ REFUSED = {
         "host_read",
         "z = Low().run(torch.relu(x))",
         STATIC.format("staticmethod", ""),
+    ),
+    "what a field of a base holds": ("forbidden_name", "z = Low().run(x)", HELD.format("f = Read()")),
+    "what a property of a base returns": (
+        "forbidden_name",
+        "z = Low().run(x)",
+        HELD.format("@property\n    def f(self):\n        return Read()"),
     ),
     "super() in a list": ("forbidden_name", "z = 1", TWO.format("self.a = a", "[super().get() for _ in (1,)]")),
     "an address under if": ("address", LAUNCHED, IF.format("tl.store(x_ptr, x_ptr.to(tl.int64))")),
