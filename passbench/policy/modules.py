@@ -160,15 +160,15 @@ def read_module(
     if _has_long_chain(tree):
         report.add("syntax", f"{name}.py", 0, f"more than {_LONGEST_CHAIN} attributes in a row; write shorter ones")
         return None
-    of_patterns = empty_unused(name, tree, used) if used is not None else {}
-    module = Module(name, tree, siblings, tuple(text.split("\n")), of_patterns=of_patterns)
-    for node in walk(tree):
+    module = Module(name, tree, siblings, tuple(text.split("\n")))
+    for node in walk(tree):  # of unused functions, too: an import takes its name for the whole module
         if isinstance(node, ast.Import):
             _import(module, node, report)
         elif isinstance(node, ast.ImportFrom):
             _import_from(module, node, report)
         elif isinstance(node, ast.Global):
             module.declared_global.update(node.names)
+    module.of_patterns = empty_unused(name, tree, used) if used is not None else {}
     for node in write_branches_as_imports(tree, module.dotted):
         _import_from(module, node, report)
     bound = bound_names(tree)

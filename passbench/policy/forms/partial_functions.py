@@ -12,6 +12,7 @@ import copy
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from passbench.policy.forms.unused_functions import imported_alone
 from passbench.policy.nodes import bound_names, placed, walk, written_name
 
 _MOST_COPIED = 4000
@@ -60,14 +61,11 @@ def _named_of_others(tree: ast.Module) -> Iterator[str]:
 
 
 def _makers(tree: ast.Module) -> set[str]:
-    """`functools.partial` as a module may write it."""
-    found: set[str] = set()
-    for node in walk(tree):
-        if isinstance(node, ast.Import):
-            found |= {f"{a.asname or a.name}.partial" for a in node.names if a.name == "functools"}
-        elif isinstance(node, ast.ImportFrom) and node.module == "functools" and not node.level:
-            found |= {a.asname or a.name for a in node.names if a.name == "partial"}
-    return found
+    """`functools.partial` as a module may write it, by names that imports alone bind: those in functions, too, which
+    say nothing of what a `def partial` at the top does."""
+    alone = imported_alone(tree)
+    found = {name for name, full in alone.items() if full == "functools.partial"}
+    return found | {f"{name}.partial" for name, full in alone.items() if full == "functools"}
 
 
 def _made(tree: ast.Module) -> dict[str, ast.Call]:

@@ -35,7 +35,7 @@ def without_launch_metadata(trees: Mapping[str, ast.Module]) -> None:
     if any(_OF_PROFILERS in (getattr(node, "attr", ""), getattr(node, "value", "")) for node in nodes):
         return
     for tree in trees.values():
-        imported = _imported_alone(tree)
+        imported = imported_alone(tree)
         for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
             for call in (d for d in function.decorator_list if isinstance(d, ast.Call)):
                 root, dot, rest = written_name(call.func).partition(".")
@@ -93,15 +93,20 @@ def empty_unused(name: str, tree: ast.Module, used: NamesInUse) -> dict[str, ast
     library, in_use = _names_of_libraries(tree), used.by_host | used.by_patterns
     for statement in tree.body:
         if _is_plain_class(statement, library) and statement.name not in in_use:
-            statement.body = [ast.copy_location(ast.Pass(), statement.body[0])]
+            _empty(statement)
             statement.is_unused = True
         called = name in used.rules and getattr(statement, "name", "") in HANDED_TO_PASSBENCH
         if not called and _is_plain_function(statement) and statement.name not in used.by_host:
             if statement.name in used.by_patterns:
                 of_patterns[statement.name] = copy.copy(statement)
                 of_patterns[statement.name].__dict__.pop("_children", None)
-            statement.body = [ast.copy_location(ast.Pass(), statement.body[0])]
+            _empty(statement)
     return of_patterns
+
+
+def _empty(statement: ast.FunctionDef | ast.ClassDef) -> None:
+    statement.body = [ast.copy_location(ast.Pass(), statement.body[0])]
+    statement.__dict__.pop("_children", None)  # `passbench.policy.nodes` lists anew what is below
 
 
 def _is_plain_function(node: ast.stmt) -> bool:
@@ -115,12 +120,12 @@ def _names_of_libraries(tree: ast.Module) -> dict[str, str]:
     not bind: in `class A(Module)` an enumeration could be called so, whose members Python makes by `__init__`."""
     if not any(isinstance(s, ast.ClassDef) for s in tree.body):
         return {}
-    alone = _imported_alone(tree)
+    alone = imported_alone(tree)
     bound = {name for node in ast.walk(tree) for name in bound_at(node)}
     return alone | {name: name for name in _BASES if name not in bound}
 
 
-def _imported_alone(tree: ast.Module) -> dict[str, str]:
+def imported_alone(tree: ast.Module) -> dict[str, str]:
     """Names that a module imports and binds in no other way, with what they stand for."""
     found: dict[str, list[str]] = {}
     bound: Counter[str] = Counter()
