@@ -34,6 +34,7 @@ ACCEPTED = {
     "any error, raised again": ("try:\n    z = x + y\nexcept:\n    print('no')\n    raise", ""),
     "too few resources": ("try:\n    z = x + y\nexcept triton.OutOfResources:\n    z = y + x", ""),
     "a type of numbers": ("import numbers\nz = isinstance(k, numbers.Number)", ""),
+    "the number of a device": ("d = x.device\nz = d.index == 0 or [1, 2].index(n)", ""),
     "whether it is compiled": ("z = torch.compiler.is_compiling()", ""),
 }
 REFUSED = {
@@ -79,6 +80,8 @@ REFUSED = {
     "fields of what has none": ("private_name", "z = x._asdict()", PAIR),
     "fields where there are no named tuples": ("private_name", "z = k._asdict()", ""),
     "a tensor in a data class": ("host_read", "z = float(dataclasses.astuple(Data(x))[0])", DATA),
+    "a list's method as a value": ("forbidden_attribute", "f = [1, 2].index\nz = f(x)", ""),
+    "a range's method as a value": ("forbidden_attribute", "r = range(9)\nf = r.index\nz = f(x)", ""),
     "any error": ("statement", "try:\n    z = x + y\nexcept:\n    z = 1", ""),
     "any error, raised at times": (
         "statement", "try:\n    z = x + y\nexcept:\n    if n:\n        return x\n    raise", "",

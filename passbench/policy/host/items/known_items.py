@@ -7,8 +7,8 @@ from passbench.policy import item_parts
 from passbench.policy.host.bindings import FIELDS
 from passbench.policy.host.built_in_calls import BuiltInCalls
 from passbench.policy.host.classes import fields_of
-from passbench.policy.nodes import walk
-from passbench.policy.scopes import KEYS, Scope, ValueKind, joined, own_nodes
+from passbench.policy.nodes import quoted, walk
+from passbench.policy.scopes import KEYS, Scope, ValueKind, built_in_called, joined, own_nodes, owned_values
 
 
 class KnownItems(BuiltInCalls):
@@ -41,6 +41,17 @@ class KnownItems(BuiltInCalls):
         super().put_into(container, kind, scope)
         if (place := self._place_kept(container, scope)) is not None:
             self.kinds.join(*place, kind)
+
+    def member(self, node: ast.Attribute, base: ValueKind, scope: Scope) -> ValueKind:
+        """As `NamedValues` does. `index` of a device is a number, of a list it compares what it gets with each item."""
+        if node.attr == "index" and node.attr not in self.fields | self.shared_names.keys():
+            owner = scope.find(node.value.id) if isinstance(node.value, ast.Name) else None
+            written = [node.value, *(owned_values(owner.node, node.value.id) if owner is not None else ())]
+            ranges = any(isinstance(one, ast.Call) and built_in_called(one, scope) == "range" for one in written)
+            if ranges or self.is_sequence(node.value, scope):
+                message = f"{quoted(node)} is a method; call it where it is needed"
+                self.find("forbidden_attribute", scope.module, node, message)
+        return super().member(node, base, scope)
 
     def _subscript(self, node: ast.Subscript, scope: Scope) -> ValueKind:
         kind = super()._subscript(node, scope)
