@@ -7,10 +7,12 @@ call as they are read off a record (`storage.graph.effects`).
 import ast
 import functools
 import re
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import torch
 
+from passbench.policy.nodes import walk
 from storage.graph import effects, targets
 from storage.graph.record import Op, Ref, refs
 from storage.graph.targets import TargetError
@@ -139,6 +141,41 @@ def writes_always(stored: str) -> bool:
 def is_method(name: str) -> bool:
     """Whether host code may call a tensor method of this name, effects aside."""
     return name in targets.methods() and name not in _OF_AUTOGRAD
+
+
+_OF_LIBRARIES = {"map": 0, "filter": 0, "functools.reduce": 0, "itertools.accumulate": 1}
+"""What calls a function that it gets, then and there → the position of that function."""
+_ARITHMETIC = frozenset("abs add floordiv invert lshift matmul neg pos pow rshift sub truediv".split())
+"""Functions of `operator` that ask no tensor for its values, whatever they get."""
+
+
+def called_at_once(
+    tree: ast.AST, dotted: Callable[[ast.expr], str | None], bound: Collection[str]
+) -> dict[ast.expr, str]:
+    """Where a function stands that `map`, `reduce` and their kin call then and there, each with the name of what calls
+    it. `dotted` says what a name stands for that starts at an import, `bound` holds the names that the module binds."""
+    found: dict[ast.expr, str] = {}
+    for node in walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        own = isinstance(node.func, ast.Name) and node.func.id in bound
+        name = dotted(node.func) or ("" if own else getattr(node.func, "id", ""))
+        place = _OF_LIBRARIES.get(name, len(node.args))
+        if not any(isinstance(argument, ast.Starred) for argument in node.args[: place + 1]):
+            found |= {argument: name for argument in node.args[place : place + 1]}
+    return found
+
+
+def may_be_value(stored: str, caller: str | None) -> bool:
+    """Whether a function may be a value where this one calls it, or where anyone does.
+
+    Of those of `operator` most read what they get. What `map` and `filter` get of tensors is refused in any case, but
+    `mod` makes texts. A product reads where one side is a list.
+    """
+    module, _, name = stored.rpartition(".")
+    if module != "operator" or name in _ARITHMETIC:
+        return True
+    return caller is not None and name != "mod" and (name == "mul" or caller in ("map", "filter"))
 
 
 def takes_inplace(stored: str) -> bool:

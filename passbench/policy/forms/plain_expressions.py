@@ -72,6 +72,7 @@ def _plain(node: ast.AST, dotted: Dotted, bound: Collection[str], once: bool, te
         _name_shown_types(node, bound)
     found = None
     if isinstance(node, ast.Call):
+        _call_by_brackets(node, dotted, bound)
         found = _attribute(node, bound)
         if found is None and once and dotted(node.func) in _ENVIRONMENT and _has_constants(node):
             texts = [a.value for a in ast.walk(node) if isinstance(a, ast.Constant) and isinstance(a.value, str)]
@@ -88,8 +89,6 @@ def _plain(node: ast.AST, dotted: Dotted, bound: Collection[str], once: bool, te
             found = _as_filter(node, dotted, bound)
         if found is None and dotted(node.func) == "traceback.print_exc" and not (node.args or node.keywords):
             found = None if "print" in bound else ast.Call(_named("print"), [], [])  # to the log, which nobody reads
-    elif isinstance(node, ast.Name | ast.Attribute) and dotted(node) == "operator.getitem":
-        found = _lambda(("a list", "an index"), ast.Subscript(_named("a list"), _named("an index"), ast.Load()))
     elif isinstance(node, ast.Compare) and once and _asks(node, dotted):
         found = ast.Constant(False)
     elif isinstance(node, ast.Compare) and _asks_for_import(node, dotted):
@@ -178,6 +177,17 @@ def _by_sign(node: ast.Call, dotted: Dotted) -> ast.expr | None:
         case name if name in _COMPARISONS:
             return ast.Compare(left, [_COMPARISONS[name]()], [right])
     return None
+
+
+def _call_by_brackets(node: ast.Call, dotted: Dotted, bound: Collection[str]) -> None:
+    """`map(operator.getitem, rows, keys)` as `map(lambda a, b: a[b], rows, keys)`, in place, and so for what else calls
+    such a function then and there. Elsewhere it stays: a class hands its instance to a lambda that it holds."""
+    of_library = dotted(node.func) in ("functools.reduce", "itertools.accumulate")
+    if of_library or (isinstance(node.func, ast.Name) and node.func.id == "map" and "map" not in bound):
+        for number, given in enumerate(node.args):
+            if isinstance(given, ast.Name | ast.Attribute) and dotted(given) == "operator.getitem":
+                part = ast.Subscript(_named("a list"), _named("an index"), ast.Load())
+                node.args[number] = placed(_lambda(("a list", "an index"), part), given)
 
 
 def _as_filter(node: ast.Call, dotted: Dotted, bound: Collection[str]) -> ast.expr | None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 import torch
 
 from passbench.policy import allowlists as names
+from passbench.policy import operators
 from passbench.policy.flow.class_parts import is_property, members_of
 from passbench.policy.flow.known_instances import KnownInstances
 from passbench.policy.flow.value_flow import ValueFlow
@@ -53,6 +54,9 @@ class HostChecker(Replacements):
         bases = self.bases_of(self.class_homes)
         of_items = not self.methods.keys().isdisjoint(("__getitem__", "__contains__"))
         self.gets_items = of_items and any(map(_names_getters, modules.values()))
+        self.called_at_once: dict[ast.expr, str] = {}
+        for module in modules.values():
+            self.called_at_once |= operators.called_at_once(module.tree, module.dotted, module.names_bound)
         self.has_named_tuples = "typing.NamedTuple" in bases
         self.kernels_of_classes = kernels_of_classes(modules)
         self.classes_of_methods = {

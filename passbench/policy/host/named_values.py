@@ -40,6 +40,8 @@ class NamedValues(Given):
     gets_items: bool
     """Whether a library may be told to index something by anything, or to ask what it holds: the pass names
     `operator.getitem` or such."""
+    called_at_once: dict[ast.expr, str]
+    """See `passbench.policy.operators.called_at_once`."""
     inheriting: set[ast.ClassDef]
     """See `with_library_members`."""
     known: KnownInstances
@@ -172,12 +174,12 @@ class NamedValues(Given):
             self.find("module_as_value", scope.module, node, message)
         elif dotted not in names.MATH and (stored := operators.stored_name(dotted)) is not None:
             effects = operators.library_call(stored, [], {})
-            if stored == "operator.mod":  # it makes texts, too
-                self.find("function_as_value", scope.module, node, "call operator.mod where it is needed")
             if dotted.startswith("torch.ops.") and dotted.count(".") == 3:  # others could set its overloads
                 self.find("function_as_value", scope.module, node, f"name an overload: {stored}")
             if effects.random or effects.reading or operators.writes_always(stored):
                 self.refuse_name(node, dotted, scope)
+            elif not operators.may_be_value(stored, self.called_at_once.get(node)):
+                self.find("function_as_value", scope.module, node, f"call {dotted} where it is needed")
             self.operators_handed_on |= dotted.startswith("torch.")
             if operators.takes_inplace(stored) or operators.switched_by(stored):
                 self.writing_by_choice.add(stored)
@@ -351,9 +353,7 @@ class NamedValues(Given):
             return own if instance is not None and instance not in self.inheriting else joined((base, own))
         if self.is_field(node, base, scope):
             if base is ValueKind.ADDRESS and node.attr in fields_of_tensors_too():
-                own = joined(
-                    (own, ValueKind.ADDRESS)
-                )  # beside an instance it may be a tensor, whose method has an address
+                own = joined((own, ValueKind.ADDRESS))  # or it is a tensor, whose method has an address
             if node.attr in self.methods:  # a property, or a method that is handed on
                 given = max(own, self.give_methods(node.attr, [], {None: ValueKind.TENSOR}))
                 return given if node.attr in self.properties else max(given, ValueKind.ADDRESS)

@@ -1,8 +1,11 @@
 """What is written otherwise and means the same: names that are written out as a text, settings that are asked for once,
 short names of modules, generators of configurations; and what would hide behind each of them."""
 
+import ast
+
 import pytest
 
+from passbench.policy.forms.partial_functions import write_partials
 from tests.passbench.policy.test_policy import IMPORTS, check, in_wrapper
 
 CONFIGS = (
@@ -22,6 +25,19 @@ def reads(a, t=1):
 
 one = functools.partial(reads, 1, t=1)
 """
+OWN_PARTIAL = """
+def div(d, t):
+    return t // d
+
+def partial(f, d):
+    return float
+
+half = partial(div, 2)
+kept = half(1)
+
+def unused():
+    from functools import partial
+"""
 ACCEPTED = {
     "getattr": ("z = getattr(x, 'shape')[0]", ""),
     "getattr with a default": ("z = getattr(torch.version, 'hip', None)", ""),
@@ -39,6 +55,10 @@ ACCEPTED = {
     "a generator": ("z = TRIED", CONFIGS),
     "a generator in a loop": ("for c in configs():\n    pass", CONFIGS),
     "partial functions": ("z = range(half(product(x.shape, 1), up=1))\nw = empty(n)", PARTIAL),
+    "functions of operator": (
+        "z = list(map(operator.index, x.shape))[0] % functools.reduce(operator.mul, x.shape)\nw = ADD[n](x, y)",
+        "ADD = {1: operator.add}\n",
+    ),
     "a partial decorator": (
         "z = 1",
         "CONFIGS = [triton.Config({}, num_warps=4)]\ntune = functools.partial(triton.autotune, configs=CONFIGS)\n"
@@ -72,6 +92,14 @@ REFUSED = {
     ),
     "another partial": (
         "host_read", "z = f(1, x)", ONE + "def partial(a):\n    return reads\nf = partial(torch.relu)\n",
+    ),
+    "another partial beside an import": ("rebinding", "z = half(x)", OWN_PARTIAL),
+    "an operator that is a field": ("function_as_value", "z = A().f([1], x)", "class A:\n    f = operator.getitem\n"),
+    "an operator that asks": ("function_as_value", "f = operator.index\nz = f(x)", ""),
+    "a product of a list": ("function_as_value", "z = D[n]([1], x.sum())", "D = {1: operator.mul}\n"),
+    "a comparison of lists": ("function_as_value", "z = functools.reduce(operator.lt, [[x], [y]])", ""),
+    "a map of its own": (
+        "function_as_value", "z = map(operator.index)", "def map(f):\n    return f\n",
     ),
     "JSON of a tensor": ("host_read", "z = json.loads(str(x))", "import json\n"),
     "a tensor put into JSON": ("host_read", "D[1] = x\nz = float(D[1])", "import json\nD = json.loads('{}')\n"),
@@ -156,6 +184,12 @@ def found(tmp_path, body, more):
 @pytest.mark.parametrize("what", ACCEPTED)
 def test_it_is_allowed(tmp_path, what):
     assert found(tmp_path, *ACCEPTED[what]) == []
+
+
+def test_an_import_that_does_not_run_makes_no_partial_function():
+    trees = {"rule": ast.parse(OWN_PARTIAL)}
+    write_partials(trees)
+    assert ast.dump(trees["rule"]) == ast.dump(ast.parse(OWN_PARTIAL))
 
 
 @pytest.mark.parametrize("what", REFUSED)
