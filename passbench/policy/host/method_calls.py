@@ -155,14 +155,18 @@ class MethodCalls(KnownItems):
             self.find("private_name", scope.module, node, message)
             return ValueKind.TENSOR
         of_instance = self.is_of_instance(method, scope)
-        of_others = is_usable(name) and (name in self.methods or name not in fields_of_tensors_too())
-        of_pass = name in self.methods or of_instance or bool(self.shared_names.get(name) and of_others)
+        is_method = name in self.methods or bool(self.shared_names.get(name))
+        of_others = is_usable(name) and (is_method or name not in fields_of_tensors_too())
+        of_pass = name in self.methods or of_instance or (is_method and of_others)
+        may_hold = self.flow.held(self.flow.called.get(node)) != set()
         if not of_pass:  # a field may hold a function
             field = (name in self.shared_names and of_others) or self.is_field(method, base, scope)
-            empty = of_others and self.flow.held(self.flow.called.get(node)) == set()
-            of_pass = field and not empty and (not base.is_tensor or name in self.shared_names)
+            of_pass = field and (may_hold or not of_others) and (not base.is_tensor or name in self.shared_names)
         if not of_pass:
-            return self._call_of_library(node, method, base, (positional, keywords), scope)
+            found = self._call_of_library(node, method, base, (positional, keywords), scope)
+            if name not in self.fields or node not in self.flow.called or not may_hold:
+                return found
+            return joined((found, self.call_unnamed(node, positional, keywords, scope)))  # of an instance in a list
         found = self._call_own(node, name, positional, keywords, scope)
         known = self.class_of(method.value, scope) if of_others and not of_instance else None
         if of_instance or not of_others or (known is not None and known not in self.inheriting):

@@ -97,6 +97,18 @@ def test_nothing_looks_like_a_tensor_to_triton(tmp_path, name, text):
     assert "rebinding" in found(tmp_path, body, there + text.format(name=name))
 
 
+OWN = "class Own:\n    def {name}(self, t):\n        return float(t)\nKEPT = [Own()]\n"
+HELD = "@dataclasses.dataclass\nclass Held:\n    {name}: typing.Any\n    t: typing.Any\n"
+HELD += "def reads(t):\n    return float(t)\n"
+
+
+@pytest.mark.parametrize("name", ["mean", "to", "split"])
+def test_a_call_by_a_tensor_s_name_is_the_pass_s_too(tmp_path, name):
+    assert "host_read" in found(tmp_path, f"z = KEPT[0].{name}(x)", OWN.format(name=name))
+    assert "host_read" in found(tmp_path, f"z = [Held(reads, x)][0].{name}(x)", HELD.format(name=name))
+    assert found(tmp_path, f"z = [Held(1, x)][0].t.{name}(1)", HELD.format(name=name)) == []
+
+
 CONTEXT = """
 class Outer(torch.autograd.Function):
     @staticmethod
