@@ -6,9 +6,11 @@ call as they are read off a record (`storage.graph.effects`).
 
 import ast
 import functools
+import inspect
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from types import FunctionType
 
 import torch
 
@@ -176,6 +178,45 @@ def may_be_value(stored: str, caller: str | None) -> bool:
     if module != "operator" or name in _ARITHMETIC:
         return True
     return caller is not None and name != "mod" and (name == "mul" or caller in ("map", "filter"))
+
+
+def makes_one(stored: str) -> bool:
+    """Whether what an operator returns is one tensor, whichever of its overloads torch chooses."""
+    return all(found == ("Tensor",) for found in _returned(stored)) and bool(_returned(stored))
+
+
+def makes_several(stored: str) -> bool:
+    """Whether it is a list or a tuple of tensors, or one tensor."""
+    lists = (found == ("List[Tensor]",) or {*found} == {"Tensor"} for found in _returned(stored))
+    return all(lists) and bool(_returned(stored))
+
+
+def is_in_python(stored: str) -> bool:
+    """Whether a function is written in Python, so that it may call methods of what it gets."""
+    return not stored.startswith((".", "torch.ops.")) and isinstance(targets.resolve(stored), FunctionType)
+
+
+@functools.cache
+def _returned(stored: str) -> tuple[tuple[str, ...], ...]:
+    """The types of what each overload of an operator returns, as torch writes them; empty where they do not tell. Those
+    of a function that is written in Python do not where an argument may tell it to return more."""
+    space, base = _base(stored)
+    if stored.startswith("torch.ops."):
+        schemas = [targets.resolve(stored)._schema]
+    elif stored.startswith(".") and base in _CASTS:
+        return (("Tensor",),)
+    else:
+        of_space = _schemas(f"{space}_{base}") if space else ()  # `linalg_qr`
+        schemas = [s for s in of_space or _schemas(base) if _is_dispatched(s)]
+    if is_in_python(stored):
+        taken = inspect.signature(targets.resolve(stored)).parameters.values()
+        if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) or p.name.startswith("return_") for p in taken):
+            return ()
+    return tuple(tuple(str(r.type) for r in s.returns) for s in schemas)
+
+
+_CASTS = frozenset("float half bfloat16 double int long short bool char byte cfloat cdouble cuda cpu".split())
+"""Methods of which torch has no schema by their name."""
 
 
 def takes_inplace(stored: str) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from passbench.policy.allowlists import COLLECTING_CALLS
 from passbench.policy.modules import Module
 from passbench.policy.nodes import assigned_by, bound_at, bound_names, children, walk
 
@@ -70,6 +71,7 @@ class Kinds:
     def __init__(self) -> None:
         self._kinds: dict[tuple[object, str | int], ValueKind] = {}
         self._names: dict[object, list[str | int]] = {}
+        self._mixed: set[tuple[object, str | int]] = set()
         self.changed = False
 
     def get(self, scope: object, name: str | int) -> ValueKind:
@@ -91,8 +93,16 @@ class Kinds:
     def __contains__(self, place: tuple[object, str | int]) -> bool:
         return place in self._kinds
 
-    def join(self, scope: object, name: str | int, kind: ValueKind) -> None:
-        """Note that the variable is given a value of this kind, too."""
+    def is_single(self, scope: object, *names: str | int) -> bool:
+        """Whether all that these variables are given is single, as far as is known."""
+        return all((scope, name) not in self._mixed for name in names)
+
+    def join(self, scope: object, name: str | int, kind: ValueKind, *, single: bool = False) -> None:
+        """Note that the variable is given a value of this kind, too. `single`: it is surely no list, tuple or text, nor
+        anything else that Python indexes by a number, a tensor aside."""
+        if not single and (scope, name) not in self._mixed:
+            self._mixed.add((scope, name))
+            self.changed = True
         if (scope, name) not in self._kinds:
             self._kinds[scope, name] = ValueKind.SCALAR
             self._names.setdefault(scope, []).append(name)
@@ -367,6 +377,17 @@ def makes_sequence(value: ast.expr, scope: Scope) -> bool:
     return text or isinstance(value, ast.List | ast.Tuple | ast.ListComp | ast.JoinedStr)
 
 
+def makes_anew(value: ast.expr, scope: Scope) -> bool:
+    """Whether the value of an expression has just been made, so that no other variable holds it."""
+    if isinstance(value, ast.Call):
+        built_in = built_in_called(value, scope) in ("list", "dict", "set", "tuple")
+        return built_in or scope.module.dotted(value.func) in COLLECTING_CALLS - _NOT_NEW
+    displays = ast.List | ast.Dict | ast.Set | ast.Tuple | ast.ListComp | ast.DictComp | ast.SetComp
+    return isinstance(value, displays | ast.Constant | ast.BinOp)
+
+
+_NOT_NEW = frozenset(("functools.reduce", "collections.ChainMap"))
+"""Of those that collect, the ones that give back what they got, or write to it."""
 _ITERATORS = frozenset("map filter zip enumerate reversed iter".split())
 _SEQUENCES = frozenset("list tuple str repr sorted".split())
 _TEXTS = frozenset(

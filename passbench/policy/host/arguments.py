@@ -1,18 +1,17 @@
 """The static policy on what functions, kernels and methods of a pass are given."""
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 
 from passbench.policy import item_parts, operators
 from passbench.policy.host.bindings import LAUNCHED, METHODS, VALUES, WRITE_ADVICE
 from passbench.policy.host.expressions import Expressions
+from passbench.policy.host.given import Keywords
 from passbench.policy.kernels.addresses import is_constant
 from passbench.policy.kernels.launch_arguments import fault_of_launch
 from passbench.policy.modules import Module
 from passbench.policy.nodes import bound_names, quoted, walk
 from passbench.policy.scopes import RETURN, Scope, ValueKind, defaults, joined, parameters
-
-Keywords = dict[str | None, ValueKind]
 
 
 class Arguments(Expressions):
@@ -29,19 +28,24 @@ class Arguments(Expressions):
         return positional, keywords
 
     def pass_arguments(
-        self, function: ast.FunctionDef | ast.Lambda, positional: list[ValueKind], keywords: Keywords
+        self,
+        function: ast.FunctionDef | ast.Lambda,
+        positional: list[ValueKind],
+        keywords: Keywords,
+        single: Container[int | str] = (),
     ) -> ValueKind:
-        """Hand arguments of these kinds to a function or kernel of the pass; returns the kind of its result."""
+        """Hand arguments of these kinds to a function or kernel of the pass; returns the kind of its result. `single`:
+        the numbers and names of those that surely are."""
         self.steps.take(len(parameters(function)))
         if function not in self.given_tensors and any(k.holds_tensors for k in (*positional, *keywords.values())):
             self.given_tensors.add(function)
             self.kinds.changed = True
         order = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
-        for name, kind in zip(order, positional, strict=False):
-            self.kinds.join(function, name, kind)
+        for number, (name, kind) in enumerate(zip(order, positional, strict=False)):
+            self.kinds.join(function, name, kind, single=number in single)
         for name, kind in keywords.items():
             if name is not None:
-                self.kinds.join(function, name, kind)
+                self.kinds.join(function, name, kind, single=name in single)
         known = {a.arg for a in parameters(function)} - {a.arg for a in function.args.posonlyargs}
         self._collect(function, function.args.vararg, positional[len(order) :])
         if function in self.collected.first:
@@ -70,7 +74,12 @@ class Arguments(Expressions):
             self.kinds.join(function, into.arg, self.holder(list(kinds)))
 
     def _pass_starred(
-        self, node: ast.Call, function: ast.FunctionDef, positional: list[ValueKind], keywords: Keywords
+        self,
+        node: ast.Call,
+        function: ast.FunctionDef,
+        positional: list[ValueKind],
+        keywords: Keywords,
+        single: Container[int | str] = (),
     ) -> ValueKind:
         positional, stars = self._expanded(node, positional)
         if stars:
@@ -78,7 +87,7 @@ class Arguments(Expressions):
                 self._note_collected(function, None)
             self._collect(function, function.args.vararg, positional[stars[0] :])
             positional = _spread(function, positional, set(keywords), stars, function in self.kernel_homes)
-        return self.pass_arguments(function, positional, keywords)
+        return self.pass_arguments(function, positional, keywords, single)
 
     def _expanded(self, node: ast.Call, positional: list[ValueKind]) -> tuple[list[ValueKind], list[int]]:
         """The arguments of a call with the items of each `*rest` that are known in its place, and the numbers of the
@@ -311,7 +320,7 @@ class Arguments(Expressions):
         if stars:
             worst = max([*positional, keywords.get(None, ValueKind.SCALAR)])
             keywords = {**keywords, None: worst}
-        return self.give_methods(name, positional, keywords)
+        return self.give_methods(name, positional, keywords, self.single_arguments(node, scope))
 
     def _fix_constants(self, kernel: ast.FunctionDef, constants: Keywords) -> None:
         """A `Launch` is called with what is not among its constants, tensors all of it, by whoever calls it."""

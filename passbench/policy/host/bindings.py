@@ -18,6 +18,7 @@ from passbench.policy.scopes import (
     Scope,
     ValueKind,
     length_of_returns,
+    makes_anew,
     open_scope,
     parameters,
 )
@@ -179,10 +180,12 @@ class Bindings:
         if name in scope.module.imports:
             self.find("rebinding", scope.module, node, f"{name} is an import; choose another name")
 
-    def assign(self, target: ast.expr, kind: ValueKind, scope: Scope, value: ast.expr | None) -> None:
-        """Bind a target; tuples element by element where both sides are written out."""
+    def assign(
+        self, target: ast.expr, kind: ValueKind, scope: Scope, value: ast.expr | None, *, single: bool = False
+    ) -> None:
+        """Bind a target; tuples element by element where both sides are written out. `single`: it, or each item, is."""
         if isinstance(target, ast.Name):
-            self._assign_name(target, kind, scope, value)
+            self._assign_name(target, kind, scope, value, single)
         elif isinstance(target, ast.Tuple | ast.List):
             same = isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts)
             if (
@@ -194,12 +197,15 @@ class Bindings:
             function = self.host_function(value.func, scope) if isinstance(value, ast.Call) else None
             if function is not None and length_of_returns(function) == len(target.elts):
                 for number, element in enumerate(target.elts):
-                    self.assign(element, self.kinds.get(function, ITEM_OF_RETURN.format(number)), scope, None)
+                    place = ITEM_OF_RETURN.format(number)
+                    one = self.kinds.is_single(function, place)
+                    self.assign(element, self.kinds.get(function, place), scope, None, single=one)
                 return
             each = kind.item() if same or value is None else self.made_items(value, scope) or kind.item()
             for number, element in enumerate(target.elts):
                 item = value.elts[number] if same else None
-                self.assign(element, self.kind(item, scope) if same else each, scope, item)
+                one = self.is_single(item, scope) if same else single
+                self.assign(element, self.kind(item, scope) if same else each, scope, item, single=one)
         elif isinstance(target, ast.Starred):
             self.assign(target.value, self.holder([kind]), scope, None)
         elif isinstance(target, ast.Subscript):
@@ -241,7 +247,9 @@ class Bindings:
                 self.assign(element, parts[number + spare if stars and number > stars[0] else number], scope, None)
         return True
 
-    def _assign_name(self, target: ast.Name, kind: ValueKind, scope: Scope, value: ast.expr | None) -> None:
+    def _assign_name(
+        self, target: ast.Name, kind: ValueKind, scope: Scope, value: ast.expr | None, single: bool
+    ) -> None:
         missing = isinstance(value, ast.Constant) and value.value is None and isinstance(scope.node, ast.Module)
         if not missing:  # what an import that fails leaves behind
             self.check_free(target.id, target, scope)
@@ -257,12 +265,12 @@ class Bindings:
         if taken or (owner.hook and handed) or target.id in (owner.self_name, owner.context, made_by):
             message = f"{target.id} is a function, a class or what it is called with; choose another name"
             self.find("rebinding", scope.module, target, message)
-        if value is None or not _is_new(value, scope):
+        if value is None or not makes_anew(value, scope):
             self._share(owner.node, target.id)
         if value is not None and self.is_iterator(value, scope):
             self.note_iterator(owner.node, target.id)
         self.note_sequences(owner.node, target.id, value, scope)
-        self.kinds.join(owner.node, target.id, kind)
+        self.kinds.join(owner.node, target.id, kind, single=single)
 
     def _share(self, place: object, name: str) -> None:
         """Note that a variable or a field may be another name of another's container."""
@@ -287,7 +295,7 @@ class Bindings:
 
     def bind_field(self, name: str, kind: ValueKind, value: ast.expr | None, scope: Scope) -> None:
         """A field of this name is given this value; None stands for what may have another name."""
-        if value is None or not _is_new(value, scope):
+        if value is None or not makes_anew(value, scope):
             self._share(FIELDS, name)
         self.note_sequences(FIELDS, name, value, scope)
         self.kinds.join(FIELDS, name, kind)
@@ -370,7 +378,11 @@ class Bindings:
         raise NotImplementedError
 
     def index(self, node: ast.Subscript, scope: Scope) -> tuple[ValueKind, ValueKind]:
-        """Check a subscript; see `passbench.policy.host.expressions`."""
+        """Check a subscript; see `passbench.policy.host.subscripts.indices`."""
+        raise NotImplementedError
+
+    def is_single(self, node: ast.expr | None, scope: Scope) -> bool:
+        """Whether a value is surely no list, tuple or text; see `passbench.policy.host.subscripts.indices`."""
         raise NotImplementedError
 
 
@@ -386,15 +398,3 @@ VALUES = "value()"
 
 
 _SETTING = "set a field in a method by self.NAME, or keep the value in a dict of the module"
-_NOT_NEW = frozenset(("functools.reduce", "collections.ChainMap"))
-"""Of those that collect, the ones that give back what they got, or write to it."""
-
-
-def _is_new(value: ast.expr, scope: Scope) -> bool:
-    """Whether the value of an expression has just been made, so that no other variable holds it."""
-    if isinstance(value, ast.Call):
-        name = value.func.id if isinstance(value.func, ast.Name) else ""
-        built_in = name in ("list", "dict", "set", "tuple") and scope.find(name) is None
-        return built_in or scope.module.dotted(value.func) in names.COLLECTING_CALLS - _NOT_NEW
-    displays = ast.List | ast.Dict | ast.Set | ast.Tuple | ast.ListComp | ast.DictComp | ast.SetComp
-    return isinstance(value, displays | ast.Constant | ast.BinOp)

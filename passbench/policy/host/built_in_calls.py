@@ -57,7 +57,8 @@ class BuiltInCalls(OperatorCalls):
                 shown = ast.FormattedValue(argument, ord(name[0]), None)
                 self.check_text(ast.copy_location(shown, argument), kind, scope)
         if owner is not None and (function := self._only_lambda(owner, name)) is not None:
-            found = self._pass_starred(node, function, *self._given(node, scope))
+            single = self.single_arguments(node, scope)
+            found = self._pass_starred(node, function, *self._given(node, scope), single)
             self._note_sequences(function, node, scope)
             return found
         if owner is not None:
@@ -186,6 +187,7 @@ class BuiltInCalls(OperatorCalls):
         inner = self.opened(node, scope, hook=scope.hook)
         for parameter in parameters(node):
             self.check_free(parameter.arg, node, scope)
+            self.kinds.join(node, parameter.arg, ValueKind.SCALAR)  # it may be a list
         self.enter(node, scope, given)
         return self.kind(node.body, inner)
 

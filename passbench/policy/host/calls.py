@@ -10,8 +10,8 @@ import triton
 from passbench.policy import allowlists as names
 from passbench.policy.flow.groups import Instance
 from passbench.policy.forms.decorators import fault_of_call
-from passbench.policy.host.arguments import Keywords
 from passbench.policy.host.bindings import DIRECTLY, FIELDS, METHODS
+from passbench.policy.host.given import Keywords
 from passbench.policy.host.imported_calls import ImportedCalls
 from passbench.policy.kernels.heuristics import is_plain_number, returns_plain_numbers
 from passbench.policy.nodes import bound_names, walk
@@ -100,7 +100,8 @@ class Calls(ImportedCalls):
                     if method in self.collected.first:  # what it collects is kept by the name
                         results.append(self._give(node, "__call__", positional, keywords, scope))
                     else:
-                        results.append(self._pass_starred(node, method, [ValueKind.SCALAR, *positional], keywords))
+                        of_all, single = [ValueKind.SCALAR, *positional], self.single_arguments(node, scope, 1)
+                        results.append(self._pass_starred(node, method, of_all, keywords, single))
                         given = joined((*positional, *keywords.values()))
                         self.kinds.join((METHODS, "__call__"), DIRECTLY, given)
                     self._note_sequences(method, node, scope, 1)
@@ -114,7 +115,7 @@ class Calls(ImportedCalls):
         results = []
         before_star = itertools.takewhile(lambda pair: not isinstance(pair[1], ast.Starred), enumerate(node.args))
         dicts = [number for number, value in before_star if self.is_launch_dict(value, scope)]
-        every = positional
+        every, single = positional, self.single_arguments(node, scope)
         for function in functions:
             taken = {number for number in dicts if self._takes_launch_dict(function, number)}
             positional = [ValueKind.SCALAR if number in taken else kind for number, kind in enumerate(every)]
@@ -123,7 +124,7 @@ class Calls(ImportedCalls):
                 name = getattr(function, "name", "the lambda")
                 message = f"{name} is a grid or hook of Triton, which alone calls it"
                 self.find("dynamic_call", scope.module, node, message)
-            results.append(self._pass_starred(node, function, positional, keywords))
+            results.append(self._pass_starred(node, function, positional, keywords, single))
             self._note_sequences(function, node, scope)
         return joined(results)
 

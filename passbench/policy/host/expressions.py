@@ -81,7 +81,8 @@ class Expressions(NamedValues):
                 return ValueKind.SCALAR
             case ast.NamedExpr():
                 kind = self.kind(node.value, scope)
-                self.assign(node.target, kind, scope.function, None)  # its value may have another name, too
+                single = self.is_single(node.value, scope)
+                self.assign(node.target, kind, scope.function, None, single=single)  # it may have another name, too
                 owner = scope.find(node.target.id)
                 if owner is not None and self.is_iterator(node.value, scope):
                     self.note_iterator(owner.node, node.target.id)
@@ -136,14 +137,14 @@ class Expressions(NamedValues):
             parts = self._parts_of_items(iterable, scope) if isinstance(target, ast.Tuple) else None
             if parts is None or len(parts) != len(target.elts):
                 item = self._item_of(iterable, kind, scope) if isinstance(target, ast.Name) else kind.item()
-                return self.assign(target, item, inner, None)
+                return self.assign(target, item, inner, None, single=self.hands_out_single(iterable, scope))
             for element, part in zip(target.elts, parts, strict=True):
                 self.assign(element, part.item() if isinstance(element, ast.Starred) else part, inner, None)
             return
         self.seen.add(call)
         stars = [isinstance(a, ast.Starred) for a in call.args]
         if name == "enumerate" and stars == [False] and len(target.elts) == 2:
-            self.assign(target.elts[0], ValueKind.SCALAR, inner, None)
+            self.assign(target.elts[0], ValueKind.SCALAR, inner, None, single=True)
             self.iterate(target.elts[1], call.args[0], scope, inner)
             return
         if name == "enumerate":
@@ -333,7 +334,7 @@ class Expressions(NamedValues):
         for parameter in parameters(node):
             self.check_free(parameter.arg, node, scope)
         self.enter(node, scope, ValueKind.SCALAR if bound or self.flow.is_known(node) else ValueKind.TENSOR)
-        self.kinds.join(node, RETURN, self.handed_kind(node.body, inner))
+        self.kinds.join(node, RETURN, self.handed_kind(node.body, inner), single=self.is_single(node.body, inner))
         if self.is_sequence(node.body, inner):
             self.note_sequence(node, RETURN)
 
@@ -378,22 +379,6 @@ class Expressions(NamedValues):
         """Whether a subscript is a type, such as `typing.Tuple[int, ...]` or `list[int]`."""
         built_in = isinstance(node.value, ast.Name) and scope.find(node.value.id) is None and node.value.id
         return built_in in _TYPES_OF_ITEMS or scope.module.dotted(node.value) in names.TYPE_FORMS
-
-    def index(self, node: ast.Subscript, scope: Scope) -> tuple[ValueKind, ValueKind]:
-        """Check a subscript; the kinds of what is indexed and of the index."""
-        kind = self.kind(node.value, scope)
-        slices = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        kinds = [self.kind(part, scope) for part in slices]
-        by = self.holder(kinds)
-        self.note_used("__getitem__", by if isinstance(node.slice, ast.Tuple) else kinds[0])
-        if by.holds_tensors and not kind.is_tensor and kind not in (ValueKind.EITHER, ValueKind.COMPUTED):
-            self.read("a tensor is no key of a list or dict", scope, node)
-        for part, found in zip(slices, kinds, strict=True):
-            if isinstance(part, ast.Slice) and found.is_tensor:
-                self.read("the bounds of a slice are numbers", scope, node)
-            elif isinstance(part, ast.Compare) and found.is_tensor:
-                self.read("how many elements a mask picks follows from values; write torch.where(…)", scope, node)
-        return kind, by
 
 
 def _sides(node: ast.BinOp | ast.AugAssign) -> tuple[ast.expr, ast.expr]:

@@ -2,11 +2,12 @@
 
 import ast
 import itertools
+from collections.abc import Container
 
 from passbench.policy import item_parts
 from passbench.policy.flow.groups import Instance
 from passbench.policy.flow.value_flow import ValueFlow
-from passbench.policy.host.bindings import DIRECTLY, FIELDS, LAUNCHED, METHODS, VALUES, Bindings
+from passbench.policy.host.bindings import DIRECTLY, FIELDS, METHODS, VALUES, Bindings
 from passbench.policy.nodes import children, walk
 from passbench.policy.scopes import (
     RETURN,
@@ -23,6 +24,8 @@ from passbench.policy.scopes import (
 
 _SAME_ITEMS = frozenset("list tuple set sorted reversed iter".split())
 """Built-ins that hand out what they are given."""
+Keywords = dict[str | None, ValueKind]
+"""The kinds of what a call gives by name, or by `**`."""
 SET = "set()"
 """The name under which `Kinds` keeps what methods of a class set fields to; no member can be called so."""
 
@@ -61,7 +64,7 @@ class Given(Bindings):
     def enter(self, node: ast.FunctionDef | ast.Lambda, scope: Scope, kind: ValueKind) -> None:
         """What parameters can be at least: of this kind, their defaults, and what Triton hands in if it is a hook."""
         for parameter, default in defaults(node):
-            self.kinds.join(node, parameter.arg, self.kind(default, scope))
+            self.kinds.join(node, parameter.arg, self.kind(default, scope), single=self.is_single(default, scope))
             if self.is_sequence(default, scope):
                 self.note_sequence(node, parameter.arg)
         grid = node in self.hooks and node not in self.of_decorators | self.escaped
@@ -76,7 +79,7 @@ class Given(Bindings):
                 told = node in self.homes or node in self.classes_of_methods or self.flow.is_known(node)
                 self.kinds.join(node, parameter.arg, self.holder([kind]) if told else ValueKind.HOLDER)
             else:
-                self.kinds.join(node, parameter.arg, kind)
+                self.kinds.join(node, parameter.arg, kind, single=kind is ValueKind.SCALAR)  # then it is given nothing
 
     def mark_hook(self, function: ast.FunctionDef | ast.Lambda) -> None:
         """Note that Triton calls a function, with what it hands in from its first parameter on."""
@@ -102,24 +105,17 @@ class Given(Bindings):
             elif one not in self.kernel_homes:
                 self.mark_hook(one)
 
-    def launch_any(self, positional: list[ValueKind], keywords: dict[str | None, ValueKind], starred: bool) -> None:
-        """Arguments of these kinds are given to something that may be any kernel of the pass."""
-        for number, kind in enumerate(positional):
-            self.kinds.join(LAUNCHED, number, kind)
-        for name, kind in keywords.items():
-            self.kinds.join(LAUNCHED, name or "**", kind)
-        if starred:
-            self.kinds.join(LAUNCHED, "**", max(positional))
-
-    def give_methods(self, name: str, positional: list[ValueKind], keywords: dict[str | None, ValueKind]) -> ValueKind:
+    def give_methods(
+        self, name: str, positional: list[ValueKind], keywords: Keywords, single: Container[int | str] = ()
+    ) -> ValueKind:
         """Give arguments of these kinds to all methods of this name; the kind of what they return. They are kept once
-        for all methods, each of which takes them when it is looked at."""
+        for all methods, each of which takes them when it is looked at. `single`: those that surely are."""
         place = (METHODS, name)
         self.kinds.changed |= self.collected.note(name, None if None in keywords else len(positional))
         for number, kind in enumerate(positional):
-            self.kinds.join(place, number, kind)
+            self.kinds.join(place, number, kind, single=number in single)
         for keyword, kind in keywords.items():
-            self.kinds.join(place, keyword or "**", kind)
+            self.kinds.join(place, keyword or "**", kind, single=keyword in single)
         return self.kinds.get(place, RETURN)
 
     def take_given(self, method: ast.FunctionDef, bound: bool) -> None:
@@ -133,7 +129,8 @@ class Given(Bindings):
             given = joined((position, self.kinds.get(place, parameter.arg), spread))
             if self.flow.may_be_called(method) and (number == 0 or self.called_by_triton.is_tensor):
                 given = joined((given, self.called_by_triton))
-            self.kinds.join(method, parameter.arg, given)
+            single = self.kinds.is_single(place, number, parameter.arg, "**") and not self.called_by_triton
+            self.kinds.join(method, parameter.arg, given, single=single)
             if (place, parameter.arg) in self.sequences or (
                 number < len(by_place) and (place, number) in self.sequences
             ):
@@ -156,11 +153,12 @@ class Given(Bindings):
         for number, parameter in enumerate(parameters(function)):
             name = parameter.arg
             given = joined((self.kinds.get(place, number), self.kinds.get(place, name), spread))
+            single = not self.called_by_libraries and self.kinds.is_single(place, number, name, "**")
             if parameter in (function.args.vararg, function.args.kwarg):
-                given = ValueKind.HOLDER
+                given, single = ValueKind.HOLDER, False
             elif self.called_by_libraries:
                 given = ValueKind.TENSOR
-            self.kinds.join(function, name, given)
+            self.kinds.join(function, name, given, single=single)
             if {(place, number), (place, name), (place, "**")} & self.sequences:
                 self.note_sequence(function, name)
 
@@ -177,29 +175,6 @@ class Given(Bindings):
         self.kinds.changed |= kind > self.called_by_triton
         self.called_by_triton = max(kind, self.called_by_triton)
 
-    def gets_a_launch(self, scope: Scope) -> bool:
-        """Whether a function is called by Triton, with the dict of a launch, and by nobody else with another dict."""
-        method = scope.node in self.classes_of_methods
-        place = (METHODS, scope.node.name) if method else None
-        by_triton = method and scope.node.name == "__call__" and self.called_by_triton is ValueKind.HOLDER
-        called = scope.node in self.escaped or scope.node in self.given_tensors
-        if called or not (scope.hook or by_triton):
-            return False
-        names = [p.arg for p in parameters(scope.node)] if method else []
-        return not any(self.kinds.get(place, given).holds_tensors for given in (0, 1, "**", DIRECTLY, *names))
-
-    def is_launch_dict(self, node: ast.expr, scope: Scope) -> bool:
-        """Whether an expression names the dict of a launch: what Triton gives a grid, or a grid hands to a function.
-        What chooses configurations gets what a launch gives by name as its `**named`."""
-        owner = scope.find(node.id) if isinstance(node, ast.Name) else None
-        if owner is None or not isinstance(owner.node, ast.FunctionDef | ast.Lambda):
-            return False
-        if self.launch_dicts.get((owner.node, node.id)):
-            return owner.node not in self.escaped and owner.node not in self.given_tensors
-        a, first = owner.node.args, self.fixed.get(owner.node, 0)
-        handed = [p.arg for p in (*(*a.posonlyargs, *a.args)[first : first + 2], *filter(None, [a.kwarg]))]
-        return node.id in handed and self.gets_a_launch(owner)
-
     def take_made(self, fields: list[str]) -> None:
         """Let fields of a class without `__init__` be what was given to unknown classes. Which argument by position is
         which field depends on those of its bases, and on what each field says of itself."""
@@ -211,13 +186,6 @@ class Given(Bindings):
             if by_position or any((place, given) in self.kinds for given in (name, "**")):
                 self._share(FIELDS, name)
             self.kinds.join(FIELDS, name, joined((*by_position, self.kinds.get(place, name), spread)))
-
-    def launched(self, name: str) -> ValueKind:
-        """What kernels of the pass may get as the argument of this name."""
-        places = (self.kinds.get(LAUNCHED, number) for number in self._kernel_places.get(name, ()))
-        spread = self.kinds.get(LAUNCHED, "**")
-        own = ValueKind.TENSOR if spread.holds_tensors else ValueKind.SCALAR
-        return joined((self.kinds.get(LAUNCHED, name), own, *places))
 
     def is_iterator(self, node: ast.expr, scope: Scope) -> bool:
         """Whether the value of an expression is one of `makes_iterator`, here or in a function of the pass."""

@@ -4,8 +4,8 @@ import ast
 
 from passbench.policy import allowlists as names
 from passbench.policy import operators
-from passbench.policy.host.arguments import Keywords
 from passbench.policy.host.bindings import FIELDS, HOOK, WRITE_ADVICE
+from passbench.policy.host.given import Keywords
 from passbench.policy.host.method_calls import MethodCalls
 from passbench.policy.host.operator_calls import OperatorCall
 from passbench.policy.kernels.launch_arguments import fault_of_constants
@@ -167,7 +167,7 @@ class ImportedCalls(MethodCalls):
         if scope.hook:
             self.find("hook", scope.module, node, HOOK)
         taken = [ValueKind.TENSOR if kind.holds_tensors else kind for kind in kinds]
-        self.pass_arguments(function, taken, {})
+        self.pass_arguments(function, taken, {}, self.single_arguments(rest, scope))
         return ValueKind.TENSOR
 
     def _call_higher(self, node: ast.Call, dotted: str, scope: Scope) -> ValueKind:

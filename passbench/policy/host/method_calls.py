@@ -7,9 +7,9 @@ from collections import Counter, OrderedDict, deque
 from passbench.policy import allowlists as names
 from passbench.policy import operators
 from passbench.policy.flow.class_parts import decorator_names, is_plain
-from passbench.policy.host.arguments import Keywords
 from passbench.policy.host.bindings import FIELDS
 from passbench.policy.host.classes import MAKING
+from passbench.policy.host.given import Keywords
 from passbench.policy.host.items.known_items import KnownItems
 from passbench.policy.host.named_values import SHARED_ADVICE
 from passbench.policy.host.operator_calls import OperatorCall
@@ -62,7 +62,8 @@ class MethodCalls(KnownItems):
             given = [ValueKind.SCALAR, *positional] if first else positional  # the context, or the class
             if is_plain(method) and not context and name not in MAKING:
                 self.handed_on.add(self.classes_of_methods[method])
-            results.append(self._pass_starred(node, method, given, keywords))
+            single = self.single_arguments(node, scope, len(given) - len(positional))
+            results.append(self._pass_starred(node, method, given, keywords, single))
         return joined(results)
 
     def _make_anew(self, node: ast.Call, own: ast.ClassDef, scope: Scope) -> ValueKind:

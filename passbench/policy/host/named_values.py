@@ -9,7 +9,7 @@ from passbench.policy.flow.class_parts import is_plain, is_property
 from passbench.policy.flow.known_instances import KnownInstances
 from passbench.policy.host.bindings import CONTEXT, FIELDS
 from passbench.policy.host.classes import fields_of
-from passbench.policy.host.given import Given
+from passbench.policy.host.subscripts.indices import Indices
 from passbench.policy.item_parts import parts_of_union
 from passbench.policy.library_members import does_more, fields_of_tensors_too, is_of_plain_objects
 from passbench.policy.nodes import quoted, written_name
@@ -24,12 +24,11 @@ _WITHOUT_MEMBERS = frozenset("object abc.ABC typing.Protocol".split())
 """Bases of a class that give it no members."""
 
 
-class NamedValues(Given):
+class NamedValues(Indices):
     """Looks names up, and attributes of what they stand for."""
 
     fields: frozenset[str]
     """Names of fields and methods of the classes of the pass; see `passbench.policy.host.classes`."""
-    methods: dict[str, list[ast.FunctionDef]]
     properties: frozenset[str]
     """Those of the methods that some class has as a property."""
     stored_names: frozenset[str]
@@ -37,9 +36,6 @@ class NamedValues(Given):
     shared_names: dict[str, list[ast.FunctionDef]]
     """Names of fields and methods that objects of libraries have, too, with the methods."""
     has_named_tuples: bool
-    gets_items: bool
-    """Whether a library may be told to index something by anything, or to ask what it holds: the pass names
-    `operator.getitem` or such."""
     called_at_once: dict[ast.expr, str]
     """See `passbench.policy.operators.called_at_once`."""
     inheriting: set[ast.ClassDef]
@@ -381,12 +377,6 @@ class NamedValues(Given):
             message = f"attribute {node.attr} is not allowed in host code; {advice}"
             self.find("forbidden_attribute", scope.module, node, message)
         return ValueKind.SCALAR
-
-    def note_used(self, name: str, kind: ValueKind) -> None:
-        """Something is indexed by a value of this kind, or asked whether it holds one: it may be an instance with a
-        `__getitem__`, or a `__contains__`."""
-        if name in self.methods:
-            self.give_methods(name, [kind], {None: ValueKind.TENSOR} if self.gets_items else {})
 
     def _is_type_of(self, node: ast.expr, scope: Scope) -> bool:
         return (

@@ -5,8 +5,9 @@ import itertools
 from dataclasses import dataclass
 
 from passbench.policy import operators
-from passbench.policy.host.arguments import Arguments, Keywords
+from passbench.policy.host.arguments import Arguments
 from passbench.policy.host.bindings import HOOK, WRITE_ADVICE
+from passbench.policy.host.given import Keywords
 from passbench.policy.nodes import bound_names, quoted, walk
 from passbench.policy.scopes import Scope, ValueKind
 from storage.graph import targets

@@ -75,12 +75,13 @@ class Replacements(Statements):
             self.seen.add(value)
             self.check_callable(function, value, scope)
             home = self.homes.get(function, scope.module)
-            self.pass_arguments(function, self._kinds(function, home, call, 0), dict(call.named))
+            self.pass_arguments(function, self._kinds(function, home, call, 0), dict(call.named), _single(call))
             return True
         match value:
             case ast.Lambda():
                 self._lambda(value, scope, bound=True)
-                self.pass_arguments(value, self._kinds(value, scope.module, call, 0), dict(call.named))
+                kinds = self._kinds(value, scope.module, call, 0)
+                self.pass_arguments(value, kinds, dict(call.named), _single(call))
             case ast.IfExp():
                 self.test(value.test, scope)
                 self.to_graph.update((value.body, value.orelse) if value in self.to_graph else ())
@@ -99,8 +100,7 @@ class Replacements(Statements):
         self, function: ast.FunctionDef | ast.Lambda, home: Module, call: _GraphCall, bound: int
     ) -> list[ValueKind]:
         """Kinds of the arguments, in order, of a function that has `bound` parameters for an instance or a class."""
-        arguments = call.rule.functions.get("replacement_args")
-        items = picked(arguments) if arguments is not None else []
+        items = _picked(call)
         return [*call.before, *parameter_kinds(self, call.rule, home, function, items, bound + len(call.before))]
 
     def _is_returned(self, value: ast.Call, scope: Scope, call: _GraphCall) -> bool:
@@ -158,7 +158,7 @@ class Replacements(Statements):
         if not found or not is_plain(found[0]) or name in self.properties:
             return False
         kinds = self._kinds(found[0], self.class_homes[self.classes_of_methods[found[0]]], call, 1)
-        self.give_methods(name, kinds, dict(call.named))
+        self.give_methods(name, kinds, dict(call.named), _single(call))
         return True
 
     def _member(self, value: ast.expr, scope: Scope, call: _GraphCall) -> bool:
@@ -183,7 +183,8 @@ class Replacements(Statements):
         for method in found:
             bound = applied or "classmethod" in decorator_names(method)
             kinds = self._kinds(method, self.class_homes[own], call, int(bound))
-            self.pass_arguments(method, [*[ValueKind.SCALAR] * bound, *kinds], dict(call.named))
+            given = [*[ValueKind.SCALAR] * bound, *kinds]
+            self.pass_arguments(method, given, dict(call.named), _single(call, int(bound)))
         return True
 
     def _is_variable(self, value: ast.expr, scope: Scope, call: _GraphCall) -> bool:
@@ -256,6 +257,21 @@ class Replacements(Statements):
         if len(body) != 1 or not isinstance(body[0], ast.Return) or body[0].value is None:
             return None
         return self.host_function(body[0].value, self.scopes[module.name])
+
+
+def _picked(call: _GraphCall) -> list[ast.expr]:
+    arguments = call.rule.functions.get("replacement_args")
+    return picked(arguments) if arguments is not None else []
+
+
+def _single(call: _GraphCall, bound: int = 0) -> frozenset[int]:
+    """The numbers of the arguments that are what the pattern has found, or a number which is written out: no list."""
+    items = enumerate(_picked(call), bound + len(call.before))
+    return frozenset(
+        n
+        for n, item in items
+        if isinstance(item, ast.Name) or (isinstance(item, ast.Constant) and not isinstance(item.value, str | bytes))
+    )
 
 
 def is_docstring(node: ast.stmt) -> bool:

@@ -39,21 +39,23 @@ class Statements(Calls):
                 self._function(node, scope)
             case ast.Return():
                 kind = ValueKind.SCALAR if node.value is None else self.kind(node.value, scope)
-                self.kinds.join(scope.node, RETURN, kind)
+                self.kinds.join(scope.node, RETURN, kind, single=self.is_single(node.value, scope))
                 if isinstance(scope.node, ast.FunctionDef) and length_of_returns(scope.node) is not None:
                     for number, item in enumerate(node.value.elts):
-                        self.kinds.join(scope.node, ITEM_OF_RETURN.format(number), self.handed_kind(item, scope))
+                        place, single = ITEM_OF_RETURN.format(number), self.is_single(item, scope)
+                        self.kinds.join(scope.node, place, self.handed_kind(item, scope), single=single)
                 if node.value is not None and self.is_iterator(node.value, scope):
                     self.note_iterator(scope.node, RETURN)
                 self.note_sequences(scope.node, RETURN, node.value, scope)
             case ast.Assign():
                 kind = self.kind(node.value, scope, bound=_has_own_name(node.targets, scope))
+                value = node.value if len(node.targets) == 1 else None
                 for target in node.targets:
-                    self.assign(target, kind, scope, node.value if len(node.targets) == 1 else None)
+                    self.assign(target, kind, scope, value, single=self.binds_single(target, node.value, scope))
             case ast.AnnAssign():
                 self.annotation(node.annotation, scope)
-                if node.value is not None:
-                    self.assign(node.target, self.kind(node.value, scope), scope, node.value)
+                if (value := node.value) is not None:
+                    self.assign(node.target, self.kind(value, scope), scope, value, single=self.is_single(value, scope))
             case ast.AugAssign():
                 before, added = self.kind(self._loaded(node), scope), self.kind(node.value, scope)
                 after = self.operate(node, (before, added), node.op, scope)
@@ -64,7 +66,8 @@ class Statements(Calls):
                     self.find("in_place", scope.module, node, message)
                 elif not before.is_tensor:
                     self.put_into(node.target, added, scope)  # `+=` changes a list in place
-                self.assign(node.target, after, scope, _SAME)
+                single = self.is_single(self._loaded(node), scope) and self.is_single(node.value, scope)
+                self.assign(node.target, after, scope, _SAME, single=single)
             case ast.Expr():
                 self.kind(node.value, scope)
             case ast.If() | ast.While():
@@ -146,10 +149,8 @@ class Statements(Calls):
                 elif isinstance(pattern, ast.MatchValue):
                     self.kind(pattern.value, scope)
                 elif not isinstance(pattern, ast.MatchSingleton) and not _is_wildcard(pattern):
-                    message = (
-                        "a case is a constant, several with |, a name, a sequence of these, or _; ask for the rest"
-                    )
-                    message += " in an if, or take parts out in the block below"
+                    message = "a case is a constant, several with |, a name, a sequence of these, or _; ask for the"
+                    message += " rest in an if, or take parts out in the block below"
                     self.find("statement", scope.module, pattern, message)
             if case.guard is not None:
                 self.test(case.guard, scope)

@@ -15,7 +15,7 @@ class KnownItems(BuiltInCalls):
     """Follows kinds into what is known of a container, and out of it."""
 
     def is_launch_dict(self, node: ast.expr, scope: Scope) -> bool:
-        """As `Given` says, and what is put together of such dicts: `args = {**named_args, **kwargs}`."""
+        """As `LaunchItems` says, and what is put together of such dicts: `args = {**named_args, **kwargs}`."""
         if super().is_launch_dict(node, scope):
             return True
         owner = scope.find(node.id) if isinstance(node, ast.Name) else None
