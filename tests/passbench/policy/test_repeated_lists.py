@@ -25,6 +25,9 @@ class Plain:
     def keep(self, late):
         self.late = late
 
+class Kept:
+    rows = [1]
+
 class Pair(NamedTuple):
     name: str
     by: float
@@ -93,6 +96,8 @@ z = functools.partial(times, [0])(t)
 given = functools.partial(half_given, t); z = given()
 PLAIN.keep([0]); z = PLAIN.late * t
 KEYED[1, 2] = 1; z = [k * t for k in KEYED]
+shown = '%d'; shown %= t
+Kept.rows *= t
 """.strip().splitlines()
 NUMBERS = """
 z = TILE.scale * PLAIN.factor * Pair('a', 1.0).by * Shape.HALF.value * NUMBERS['a'] * t
@@ -101,6 +106,7 @@ for by, name in PAIRS: z = by * t
 for by in factors(): z = by * t
 for part, by in zip(x.split(1), (0.5, 1.0)): z = part * by
 parts = x.chunk(2); z = parts[0] * parts[1]
+a = [x, x]; a = torch.stack(a); a *= t
 by, name = 0.5, 'a'; z = by * t * x.shape[0]
 z = times(0.5, t)
 sizes = lambda one: one.shape; z = sizes(x)[0] * t * math.ceil(sizes(x)[-1] / 2)

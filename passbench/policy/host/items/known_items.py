@@ -53,6 +53,23 @@ class KnownItems(BuiltInCalls):
                 self.find("forbidden_attribute", scope.module, node, message)
         return super().member(node, base, scope)
 
+    def operate(self, node: ast.AST, sides: tuple[ValueKind, ...], op: ast.AST, scope: Scope) -> ValueKind:
+        """As `Expressions` does. What `*=` and `%=` give to a variable hides that it is a list or a text."""
+        changed = node.target if isinstance(node, ast.AugAssign) and isinstance(op, ast.Mult | ast.Mod) else None
+        listed = changed is not None and sides[1].holds_tensors and self.is_sequence(changed, scope)
+        if listed and not self._becomes_tensor(changed, scope):
+            self.read("how often a list is repeated, or what a text shows, is no tensor", scope, node)
+        return super().operate(node, sides, op, scope)
+
+    def _becomes_tensor(self, target: ast.expr, scope: Scope) -> bool:
+        """Whether a variable of this function is given a tensor, too, other than by `*=` and its kin."""
+        if not isinstance(target, ast.Name) or scope.find(target.id) is not scope:
+            return False
+        self.steps.take(len(walk(scope.node)))
+        assigned = (node for node in own_nodes(scope.node) if isinstance(node, ast.Assign))
+        values = [n.value for n in assigned if any(isinstance(t, ast.Name) and t.id == target.id for t in n.targets)]
+        return any(self.kind(value, scope).is_tensor for value in values)
+
     def _subscript(self, node: ast.Subscript, scope: Scope) -> ValueKind:
         kind = super()._subscript(node, scope)
         own = self.own_class(node.value, scope)
