@@ -269,7 +269,9 @@ class Expressions(NamedValues):
         if isinstance(op, ast.Mod):
             self.check_text(node.right if isinstance(node, ast.BinOp) else node.value, sides[1], scope)
         text = isinstance(op, ast.Mod) and not sides[0].holds_tensors and found.holds_tensors
-        if text and (found is ValueKind.HOLDER or self.is_sequence(_sides(node)[0], scope)):  # "%s" % (x,)
+        text = text and (found is ValueKind.HOLDER or self.is_sequence(_sides(node)[0], scope))  # "%s" % (x,)
+        mixed = isinstance(op, ast.Mod) and sides[0].is_tensor and sides[1].holds_tensors
+        if text or (mixed and not self.is_single(_sides(node)[0], scope)):
             self.read("the text of a tensor has its values", scope, node)
         if isinstance(op, ast.UAdd):
             return found  # of a tensor it is that tensor

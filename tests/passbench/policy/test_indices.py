@@ -1,4 +1,5 @@
-"""A tensor indexes what is surely a tensor: a list, a tuple or a text would make a number of it."""
+"""A tensor indexes what is surely a tensor: a list, a tuple or a text would make a number of it. So does a text with
+`%`."""
 
 import pytest
 
@@ -58,6 +59,8 @@ z = torch.max(x, 0)[ids]
 z = torch.nn.functional.max_pool2d(x, 2, return_indices=True)[ids]
 a = x; a = [x, y]; z = a[ids]
 a = both([x, y], x)[0]; z = a[ids]
+z = functools.reduce(lambda a, b: a % b, [ids], "%d")
+for row in [("%d", ids)]: z = row[0] % row[1]
 """.strip().splitlines()
 CAUGHT = "try:\n        z = functools.reduce(pick, [ids], [1])\n    except IndexError:\n        n = n + 1"
 ALLOWED = """
@@ -66,7 +69,7 @@ z = ROWS.pick(x, ids) + ROWS(x, ids) + Rows.picked(x, ids)
 a, b = x.split(2); z = a[ids] + x.unbind(0)[0][ids]
 a, b = both(x, y); z = a[ids] + torch.max(x, 0)[0][ids] + x.max(0).values[ids]
 a = x.to(torch.float32); a = (a * x.shape[-1] ** -0.5 + 1).float(); z = a[ids]
-for t in (x, y): z = t[ids]
+for t in (x, y): z = t[ids] % t
 z = torch.stack([t[ids] for t in x.unbind(0)])[ids] + torch.nn.functional.softmax(x, -1)[ids]
 written = torch.empty_like(x); written[ids] = y
 rows = [x, y]; rows.append(z); z = rows[0][ids, ...]
