@@ -4,6 +4,7 @@ A graph has dozens of such inputs, most of them small, and PassBench draws a var
 operations of their own they took the host a third of a variant's seconds.
 """
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -26,10 +27,11 @@ from storage.records import Input, dtype_of
 _MEAN_STD = {"input": (0.0, 1.0), "parameter": (0.0, 0.05)}
 
 _CONSTANT = 1e-3
-"""A std below this part of the mean, or below this where the mean is 0, is that of a tensor nobody has trained."""
+"""A std below this part of the mean, or a std and a mean below this, are those of a tensor nobody has trained."""
 
 _SPREAD_OF_MEAN, _SPREAD = 0.1, 0.05
-"""The std that such a tensor gets: a part of its mean, or a number where that is 0."""
+"""The std that such a tensor gets: a part of its mean, or a number where that is 0. A mean next to 0 becomes the
+number: what a layer's scale of 1e-6 multiplies would lie within the tolerance."""
 
 _FREEDOM = {True: (4.0, 2.0), False: (2.0, 0.5)}
 """Of inputs, and of parameters and buffers: the largest factor of the std, and the largest offset in stds."""
@@ -66,6 +68,8 @@ def moments(spec: Input) -> tuple[float, float]:
     std = std if spec.std is None else abs(spec.std)
     if is_constant(spec):
         mean, std = float(spec.low), 0.0
+    if max(abs(mean), std) < _CONSTANT:
+        mean, std = math.copysign(_SPREAD, mean) if abs(mean) > 3 * std else 0.0, 0.0
     if std < _CONSTANT * (abs(mean) or 1.0):
         std = _SPREAD_OF_MEAN * abs(mean) or _SPREAD
     return mean, std

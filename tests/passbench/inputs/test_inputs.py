@@ -207,6 +207,13 @@ def test_a_tensor_that_nobody_has_trained_is_no_constant(role, moments):
     assert one.mean() == pytest.approx(middle, abs=0.1)
 
 
+@pytest.mark.parametrize("moments", [{"low": 1e-6, "high": 1e-6}, {"mean": -1e-9, "std": 1e-6}])
+def test_a_tensor_next_to_nothing_cannot_be_left_out(moments):
+    drawn = draw(spec("w", 200, role="parameter", **moments))
+    assert drawn.abs().mean() > 0.02
+    assert drawn.min() > 0 or "mean" in moments  # what may have to be positive is
+
+
 @pytest.mark.parametrize("how", CORRECTNESS)
 def test_a_variance_of_ones_stays_positive(how):
     for seed in range(20):
