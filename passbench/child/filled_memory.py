@@ -34,22 +34,29 @@ def filled_memory() -> Iterator[None]:
         yield
 
 
-def fill_free_memory() -> None:
+def fill_free_memory() -> list[range]:
     """Set every bit of what torch keeps of the current GPU's memory for whoever asks next on the current stream.
+    Returns the addresses of what somebody has instead, block by block: that may hold anything when it is let go.
 
     The next calls are timed, so that nothing may look at what they allocate; this is where torch takes it from. Nothing
     may be under way. Memory of CUDA graphs, which nobody else gets, is left as it is.
     """
     stream, device = torch.cuda.current_stream().cuda_stream, torch.cuda.current_device()
     free: list[int] = []
+    held: list[range] = []
     for segment in torch.cuda.memory_snapshot():
         ours = (segment["device"], segment["stream"], tuple(segment["segment_pool_id"])) == (device, stream, (0, 0))
+        address = segment["address"]
         for block in segment["blocks"] if ours else ():
             if block["state"] == "inactive":
                 free += _requests(block["size"], segment["segment_type"] == "large")
+            elif block["state"] == "active_allocated":
+                held.append(range(address, address + block["size"]))
+            address += block["size"]
     taken = [torch.empty(size, dtype=torch.uint8, device="cuda") for size in sorted(free, reverse=True)]
     for memory in taken:
         memory.fill_(_EVERY_BIT)
+    return held
 
 
 def _requests(size: int, large: bool) -> list[int]:

@@ -2,6 +2,7 @@
 
 import gc
 import random
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from typing import Any
@@ -259,6 +260,26 @@ def check_allocated(calls: Sequence[tuple[Sequence, Sequence]], grown: int) -> N
         raise BadOutput(_ALLOCATED_BEFORE)
 
 
+def check_filled(calls: Sequence[tuple[Sequence, Sequence]], held: Sequence[range]) -> None:
+    """Raises BadOutput if most calls have an output in memory that was let go while they ran: nobody has filled that,
+    and zeros may have been prepared there.
+
+    `calls` are pairs of outputs and inputs. `held`: the addresses of memory that somebody had before the first call. A
+    call may replace what it has kept, and a later one find that memory: few calls are spared.
+    """
+    blocks = sorted(held, key=lambda block: block.start)
+    starts = [block.start for block in blocks]
+
+    def was_held(x: torch.Tensor) -> bool:
+        at = bisect_right(starts, x.data_ptr()) - 1
+        return at >= 0 and x.data_ptr() in blocks[at]
+
+    found = sum(any(was_held(x) and _alias(x, inputs) < 0 for x in _tensors(outputs)) for outputs, inputs in calls)
+    if found > max(_MAY_FIND, len(calls) / 2):
+        raise BadOutput("outputs lie in memory that was let go while their calls ran; write all of each output")
+
+
+_MAY_FIND = 4
 _ALLOCATED_BEFORE = "outputs lie in memory that was allocated before their calls; allocate them in every call"
 
 

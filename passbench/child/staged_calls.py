@@ -19,6 +19,7 @@ from passbench.child.outputs import (
     check,
     check_allocated,
     check_calls,
+    check_filled,
     check_places,
     flatten,
 )
@@ -47,6 +48,7 @@ class StagedCalls:
         self._of_a_pass = False
         self._before: MemoryBefore | None = None
         self._allocated = 0  # bytes of GPU memory that torch had given out before the calls
+        self._held: list[range] = []  # where that memory is, if all other was filled
         self._rehearsed = 0  # calls that were made before the others
 
     def stage(self, command: Stage, *, of_a_pass: bool) -> WorkerReply:
@@ -152,6 +154,7 @@ class StagedCalls:
             check_calls(calls, stage.outputs, self._memory.device, self._kept)
             self._before.check(calls[self._rehearsed :])
             check_allocated(calls[self._rehearsed :], grown)
+            check_filled(calls[self._rehearsed :], self._held)
         self._sealed.check_unchanged(outputs)
         rest = [index for index in range(len(outputs)) if index not in self._sealed.calls]
         self._memory.copy_out([outputs[index] for index in rest], stage.batch, rest)
@@ -162,7 +165,7 @@ class StagedCalls:
         """Note which memory is there before the next calls, for only passes are asked; fill what they will be given."""
         if self._staging.fill and self._memory.device.type == "cuda":
             self._memory.synchronize()
-            fill_free_memory()
+            self._held = fill_free_memory()
         if self._of_a_pass:
             self._before, self._allocated = MemoryBefore(), self._allocated_now()
 

@@ -39,9 +39,11 @@ def test_free_memory_of_a_gpu_holds_nothing_of_earlier_calls(size):
     made = [torch.ones(size, device="cuda") for _ in range(5)]
     del made[::2], made[-1]
     reserved = torch.cuda.memory_reserved()
-    fill_free_memory()
+    held = fill_free_memory()
     assert torch.cuda.memory_reserved() == reserved
+    assert all(sum(one.data_ptr() in block for block in held) == 1 for one in (kept, *made))
     fresh = [torch.empty(size, device="cuda") for _ in range(3)]  # all before the first look, which allocates, too
+    assert not any(one.data_ptr() in block for one in fresh for block in held)
     assert all(one.isnan().all() for one in fresh)
     assert (kept == 1).all() and (made[0] == 1).all()
 

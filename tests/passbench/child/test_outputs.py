@@ -8,6 +8,7 @@ from passbench.child.outputs import (
     KeptOutputs,
     MemoryBefore,
     check,
+    check_filled,
     check_memory,
     check_places,
     describe_all,
@@ -141,6 +142,27 @@ def test_no_output_lies_in_memory_that_was_there_before():
     del pool
     with pytest.raises(BadOutput, match="allocated before their calls"):
         before.check([([taken], ())])
+
+
+def test_most_calls_find_no_memory_that_was_let_go_meanwhile():
+    """What was kept before the calls is filled for none of them: zeros of a padding may have been prepared there."""
+    kept = torch.zeros(12, 1000)
+    rows = range(kept.data_ptr(), kept.data_ptr() + kept.nbytes)
+    halves = rows[: len(rows) // 2], rows[len(rows) // 2 :]
+    fresh = [torch.zeros(1000) for _ in range(6)]
+
+    def called(*outputs):
+        return [((x, None, 1), ()) for x in outputs]
+
+    for held in ([rows], halves[::-1]):
+        check_filled(called(*kept[:6], *fresh), held)  # as where each call replaces what it has kept
+        check_filled(called(*kept[:4]), held)
+        with pytest.raises(BadOutput, match="let go while"):
+            check_filled(called(*kept[:5]), held)
+        with pytest.raises(BadOutput, match="let go while"):
+            check_filled(called(*kept[5:], *fresh), held)
+    check_filled([((x,), (x,)) for x in kept], [rows])  # views of inputs
+    check_filled(called(*kept), [])
 
 
 def test_few_calls_are_held():
