@@ -6,7 +6,7 @@ the inputs of another call, and mostly is not.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -171,15 +171,21 @@ def same_inputs(one: torch.Tensor, other: torch.Tensor, layout: BatchLayout) -> 
 
 
 def draw(
-    memory: torch.Tensor, layout: BatchLayout, specs: tuple[Input, ...], seed: int, index: int, how: Distribution
+    memory: torch.Tensor,
+    layout: BatchLayout,
+    specs: tuple[Input, ...],
+    seed: int,
+    index: int,
+    how: Distribution,
+    compared: Mapping[int, Sequence[int]] | None = None,
 ) -> None:
     """Draw the inputs of every call afresh into `memory`: draw number `index` of the seed. The gaps are drawn too, and
-    the inputs of some calls lie at both of their places."""
+    the inputs of some calls lie at both of their places. `compared`: by input, see `compared_numbers`."""
     gen = generator(seed, index, memory.device)
     for group, lengths in zip(layout.groups, layout.lengths, strict=True):
         first, last = layout.batch.inputs[group[0]], layout.batch.inputs[group[-1]]
         values = memory[first.offset : last.end].view(first.dtype)
-        fill(values, [specs[n] for n in group], how, gen, lengths)
+        fill(values, [specs[n] for n in group], how, gen, lengths, (compared or {}).get(group[0], ()))
     _move(memory, memory, layout, layout.to_late)
 
 

@@ -14,7 +14,7 @@ import torch
 from passbench.inputs.distribution import Distribution
 from passbench.inputs.moments import by_moments, changed, fill_by_moments, is_constant, moments
 from passbench.inputs.ranges import ends, fill_by_range, range_of
-from passbench.inputs.segments import nine_of_ten
+from passbench.inputs.segments import beside, here_and_there, nine_of_ten, one_of_each, sent
 from passbench.ipc.shared_memory import extent
 from storage.records import Input, dtype_of
 
@@ -43,14 +43,15 @@ def fill(
     how: Distribution,
     gen: torch.Generator,
     lengths: Sequence[torch.Tensor] | None = None,
+    compared: Sequence[int] = (),
 ) -> None:
     """Draw `values`, the memory of inputs that are drawn together, a contiguous tensor of their dtype, in place.
 
     `specs`: one input, or several `drawn_together`, whose values follow each other. `lengths`: of each int64 on the
     CPU, how many elements belong to each call, in order; None: all values are one input's, and one call's.
     Integers are uniform in [low, high], both inclusive; booleans too, with low 0 and high 1; integers without a range
-    are 0 or 1, so that they can index anything. Of a range the part is used that the dtype can hold. Raises InputError
-    for a range that is none.
+    are 0 or 1, so that they can index anything. Of a range the part is used that the dtype can hold. In VARIED integers
+    are some of those `compared` here and there. Raises InputError for a range that is none.
     """
     if values.numel() == 0:
         return
@@ -60,6 +61,8 @@ def fill(
     spec, dtype = specs[0], values.dtype
     if not (dtype.is_floating_point or dtype.is_complex):
         _integers(values, *_integer_range(spec, dtype), gen)
+        if compared and how is Distribution.VARIED:
+            _put(values, torch.tensor(compared, dtype=dtype), lengths[0] if lengths else None, gen)
         return
     wider = _DRAWN_AS.get(dtype)
     target = torch.empty(values.shape, dtype=wider, device=values.device) if wider else values
@@ -109,6 +112,18 @@ def _integers(values: torch.Tensor, low: int, high: int, gen: torch.Generator) -
     else:
         drawn = torch.empty(values.shape, dtype=torch.int64, device=values.device)
         values.copy_(drawn.random_(low, high + 1, generator=gen))
+
+
+def _put(values: torch.Tensor, numbers: torch.Tensor, lengths: torch.Tensor | None, gen: torch.Generator) -> None:
+    """Replace one value of each call, and one in some hundreds of all, by one of `numbers`, each with a chance of one
+    half. `lengths` as for `fill`."""
+    near = beside(gen, len(values))
+    lengths = torch.tensor([len(values)]) if lengths is None else lengths
+    for places in (here_and_there(values, 1, near), one_of_each(sent(lengths, near.device), near)):
+        chosen = torch.randint(2 * len(numbers), places.shape, generator=near, device=near.device)
+        places, chosen = sent(places, values.device), sent(chosen, values.device)
+        put = sent(numbers, values.device)[chosen // 2]
+        values.index_copy_(0, places, torch.where(chosen % 2 == 0, put, values[places]))
 
 
 def _integer_range(spec: Input, dtype: torch.dtype) -> tuple[int, int]:

@@ -7,6 +7,7 @@ import torch
 
 from passbench.inputs import batch_layout
 from passbench.inputs.batch_layout import BatchLayout
+from passbench.inputs.compared import compared_numbers
 from passbench.inputs.distribution import Distribution
 from passbench.inputs.draw import InputError
 from passbench.ipc.messages import (
@@ -88,6 +89,7 @@ class WorkerPair:
         self.outputs: tuple[OutputMeta, ...] = ()
         self.written: frozenset[int] = frozenset()
         self.phases = Phases()
+        self._compared = compared_numbers(variant.graph, variant.inputs)
         self._cache_filler: torch.Tensor | None = None
         self._loads: dict[WorkerHandle, Load] = {}
 
@@ -188,7 +190,8 @@ class WorkerPair:
             self.drawn = torch.empty(layout.middle, dtype=torch.uint8, device=self.device)
         try:
             with self.phases("draw"):
-                batch_layout.draw(self.drawn, layout, self.variant.inputs, self.seed, self.draws if fresh else 0, how)
+                index = self.draws if fresh else 0
+                batch_layout.draw(self.drawn, layout, self.variant.inputs, self.seed, index, how, self._compared)
         except InputError as error:
             raise VariantFailure.of(str(error), "runtime_error", eager=True) from None
         self.draws += 1

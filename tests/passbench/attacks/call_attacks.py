@@ -175,6 +175,7 @@ CALL_ATTACKS: tuple[Attack, ...] = (
         (LOOSE,),
         "what a record declares constant differs from call to call: right at loose levels alone",
     ),
+    Attack("comparison_left_out", on.two_ids, (WRONG,), "integers are drawn as what the graph compares them with, too"),
     # What a kernel reaches
     Attack(
         "reads_address",

@@ -54,6 +54,11 @@ def scaled_by_sums() -> Sample:
     return sample(variant(lambda x, w: (x * w.sum(-1, keepdim=True),), spec("x", 3, 40), weight))
 
 
+def two_ids() -> Sample:
+    ids = spec("ids", 2, 60, dtype="int64", low=0, high=1)  # as those of a model of which nothing says how many it has
+    return sample(variant(lambda ids: ((ids == 128016) | (ids == 128014),), ids))
+
+
 def halves() -> Sample:
     return sample(variant(lambda x: torch.relu(x).chunk(2, dim=1), spec("x", 6, 48)))
 
