@@ -60,7 +60,7 @@ def fill(
             raise InputError(f"input {spec.name}: no values lie in [{spec.low}, {spec.high}]")
     spec, dtype = specs[0], values.dtype
     if not (dtype.is_floating_point or dtype.is_complex):
-        _integers(values, *_integer_range(spec, dtype), gen)
+        _integers(values, *integer_range(spec, dtype), gen)
         if compared and how is Distribution.VARIED:
             _put(values, torch.tensor(compared, dtype=dtype), lengths[0] if lengths else None, gen)
         return
@@ -126,7 +126,8 @@ def _put(values: torch.Tensor, numbers: torch.Tensor, lengths: torch.Tensor | No
         values.index_copy_(0, places, torch.where(chosen % 2 == 0, put, values[places]))
 
 
-def _integer_range(spec: Input, dtype: torch.dtype) -> tuple[int, int]:
+def integer_range(spec: Input, dtype: torch.dtype) -> tuple[int, int]:
+    """The part of an integer input's range that the dtype can hold."""
     if spec.low is None:
         return 0, 1
     least, most = (0, 1) if dtype == torch.bool else (torch.iinfo(dtype).min, min(torch.iinfo(dtype).max, 2**62))
