@@ -191,6 +191,11 @@ def makes_several(stored: str) -> bool:
     return all(lists) and bool(_returned(stored))
 
 
+def makes_list(stored: str) -> bool:
+    """Whether it is surely a list or a tuple of tensors."""
+    return bool(_returned(stored)) and all(found == ("List[Tensor]",) for found in _returned(stored))
+
+
 def is_in_python(stored: str) -> bool:
     """Whether a function is written in Python, so that it may call methods of what it gets."""
     return not stored.startswith((".", "torch.ops.")) and isinstance(targets.resolve(stored), FunctionType)

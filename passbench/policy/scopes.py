@@ -71,7 +71,7 @@ class Kinds:
     def __init__(self) -> None:
         self._kinds: dict[tuple[object, str | int], ValueKind] = {}
         self._names: dict[object, list[str | int]] = {}
-        self._mixed: set[tuple[object, str | int]] = set()
+        self._given: set[tuple[object, str | int, ValueKind | None]] = set()  # None: what is not surely single
         self.changed = False
 
     def get(self, scope: object, name: str | int) -> ValueKind:
@@ -80,11 +80,7 @@ class Kinds:
 
     def holds_tensors(self, scope: object) -> bool:
         """Whether anything of a scope may hold tensors."""
-        return any(kind.holds_tensors for kind in self.all_of(scope))
-
-    def all_of(self, scope: object) -> list[ValueKind]:
-        """The kinds of everything of a scope."""
-        return [self._kinds[scope, name] for name in self._names.get(scope, ())]
+        return any(kind.holds_tensors for _, kind in self.items_of(scope))
 
     def items_of(self, scope: object) -> list[tuple[str | int, ValueKind]]:
         """The names and kinds of everything of a scope."""
@@ -95,18 +91,24 @@ class Kinds:
 
     def is_single(self, scope: object, *names: str | int) -> bool:
         """Whether all that these variables are given is single, as far as is known."""
-        return all((scope, name) not in self._mixed for name in names)
+        return all((scope, name, None) not in self._given for name in names)
 
-    def join(self, scope: object, name: str | int, kind: ValueKind, *, single: bool = False) -> None:
+    def was(self, kind: ValueKind, scope: object, name: str | int) -> bool:
+        """Whether the variable has been given a value of this kind, whatever else it has been given."""
+        return (scope, name, kind) in self._given
+
+    def join(
+        self, scope: object, name: str | int, kind: ValueKind, *, single: bool = False, shown: bool = True
+    ) -> None:
         """Note that the variable is given a value of this kind, too. `single`: it is surely no list, tuple or text, nor
-        anything else that Python indexes by a number, a tensor aside."""
-        if not single and (scope, name) not in self._mixed:
-            self._mixed.add((scope, name))
+        anything else that Python indexes by a number, a tensor aside. `shown`: the pass says so itself."""
+        given = {(scope, name, kind if shown else ValueKind.SCALAR), (scope, name, kind if single else None)}
+        if not given <= self._given:
+            self._given |= given
             self.changed = True
         if (scope, name) not in self._kinds:
-            self._kinds[scope, name] = ValueKind.SCALAR
             self._names.setdefault(scope, []).append(name)
-        before = self._kinds[scope, name]
+        before = self._kinds.setdefault((scope, name), ValueKind.SCALAR)
         if (both := joined((before, kind))) > before:
             self._kinds[scope, name] = both
             self.changed = True

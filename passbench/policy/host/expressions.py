@@ -300,9 +300,10 @@ class Expressions(NamedValues):
         return self.holder(kinds)
 
     def _compare(self, node: ast.Compare, scope: Scope) -> ValueKind:
-        sides = [self._compared(v, scope) for v in (node.left, *node.comparators)]
+        written = (node.left, *node.comparators)
+        sides = [self._compared(v, scope) for v in written]
         result = ValueKind.SCALAR
-        for op, left, right, other in zip(node.ops, sides, sides[1:], node.comparators, strict=False):
+        for op, left, right, before, other in zip(node.ops, sides, sides[1:], written, written[1:], strict=False):
             if isinstance(op, ast.Is | ast.IsNot):
                 continue
             if isinstance(op, ast.In | ast.NotIn):
@@ -312,12 +313,17 @@ class Expressions(NamedValues):
             else:
                 tensor = left.is_tensor or right.is_tensor
                 reads = ValueKind.HOLDER in (left, right) or (tensor and len(node.ops) > 1)
+                reads = reads or (tensor and self.compares_items(before, other, scope))
                 result = ValueKind.OWN if tensor else result
             if scope.hook and (left.is_tensor or right.is_tensor):
                 self.find("hook", scope.module, node, HOOK)
             if reads:
                 self.read("whether tensors are equal, or ordered, is one of their values", scope, node)
         return result
+
+    def compares_items(self, left: ast.expr, right: ast.expr, scope: Scope) -> bool:
+        """Whether lists may be compared; see `passbench.policy.host.items.mixed_values`."""
+        raise NotImplementedError
 
     def _compared(self, node: ast.expr, scope: Scope) -> ValueKind:
         """The kind of a side of a comparison. `type(x)` and types may stand there, and there alone."""

@@ -158,7 +158,7 @@ class Given(Bindings):
                 given, single = ValueKind.HOLDER, False
             elif self.called_by_libraries:
                 given = ValueKind.TENSOR
-            self.kinds.join(function, name, given, single=single)
+            self.kinds.join(function, name, given, single=single, shown=not self.called_by_libraries)
             if {(place, number), (place, name), (place, "**")} & self.sequences:
                 self.note_sequence(function, name)
 

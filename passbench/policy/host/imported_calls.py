@@ -38,6 +38,9 @@ class ImportedCalls(MethodCalls):
             node = self._without_key(node, dotted, [self.kind(a, scope).item() for a in node.args[:1]], scope)
             if any(k.arg is None for k in node.keywords):
                 self.find("forbidden_call", scope.module, node, f"name each argument of {dotted}, its key too")
+        if dotted == "itertools.accumulate" and (called := _accumulating(node)) is not None and node.args:
+            initial = next((k.value for k in node.keywords if k.arg == "initial"), None)
+            self.note_reduced(called, node.args[0], initial, scope)
         if dotted == "itertools.accumulate" and isinstance(called := _accumulating(node), ast.Lambda):
             rest = (a for a in (*node.args, *(k.value for k in node.keywords)) if a is not called)
             return self.holder([self._reduced_by_lambda(called, [self.kind(a, scope) for a in rest], scope)])
@@ -174,6 +177,8 @@ class ImportedCalls(MethodCalls):
         """`functools.reduce` and `partial`: the first argument is a function, which gets the others. `reduce` alone may
         get `min` and `max`, of numbers: a partial function gets what this call does not show."""
         function, reduces = node.args[0], dotted == "functools.reduce"
+        if reduces and len(node.args) > 1:
+            self.note_reduced(function, node.args[1], next(iter(node.args[2:]), None), scope)
         own = self.host_function(function, scope) if reduces and not node.keywords else None
         if own is not None and len(node.args) > 1 and not any(isinstance(a, ast.Starred) for a in node.args):
             first, *initial = [self.kind(a, scope) for a in node.args[1:]]

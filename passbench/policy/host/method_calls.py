@@ -10,7 +10,7 @@ from passbench.policy.flow.class_parts import decorator_names, is_plain
 from passbench.policy.host.bindings import FIELDS
 from passbench.policy.host.classes import MAKING
 from passbench.policy.host.given import Keywords
-from passbench.policy.host.items.known_items import KnownItems
+from passbench.policy.host.items.mixed_values import MixedValues
 from passbench.policy.host.named_values import SHARED_ADVICE
 from passbench.policy.host.operator_calls import OperatorCall
 from passbench.policy.library_members import fields_of_tensors_too, is_usable
@@ -33,7 +33,7 @@ _OF_CONTAINERS = {n for kind in (set, Counter, deque, OrderedDict) for n in dir(
 """Methods of containers that tensors have too: of what is no tensor they are the container's, such as `set.add`."""
 
 
-class MethodCalls(KnownItems):
+class MethodCalls(MixedValues):
     """Follows kinds through methods, and refuses those that are on no list."""
 
     def _is_error(self, node: ast.expr | None, scope: Scope) -> bool:
@@ -64,6 +64,7 @@ class MethodCalls(KnownItems):
                 self.handed_on.add(self.classes_of_methods[method])
             single = self.single_arguments(node, scope, len(given) - len(positional))
             results.append(self._pass_starred(node, method, given, keywords, single))
+            self._note_sequences(method, node, scope, len(given) - len(positional))
         return joined(results)
 
     def _make_anew(self, node: ast.Call, own: ast.ClassDef, scope: Scope) -> ValueKind:
@@ -198,6 +199,8 @@ class MethodCalls(KnownItems):
             self._check_numbers(as_operator)
             of_class = given.holds_tensors and not base.is_tensor  # `torch.Tensor` may be a variable: `T.detach(x)`
             return ValueKind.OWN if name.startswith("new_") or base.is_made else ValueKind.TENSOR if of_class else base
+        if name in _COMPARING and base.is_tensor and given.holds_tensors and self.may_be_listed(method.value, scope):
+            self.read(f"{name}() compares with each item", scope, node)
         if name in names.CONTAINER_METHODS and not base.is_tensor:
             if name == "setdefault" and node.args:
                 self._note_key(method.value, node.args[0], positional[0], scope)
