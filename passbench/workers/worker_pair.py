@@ -32,6 +32,7 @@ from passbench.layers import Layers
 from passbench.phases import Phases
 from passbench.result import EAGER_FAILED, VariantFailure
 from passbench.settings import Settings
+from passbench.workers.l2_cache import L2Cache
 from passbench.workers.worker_handle import WorkerHandle
 from passbench.workers.worker_process import WorkerDied, WorkerTimeout
 from storage.records import Variant
@@ -90,7 +91,7 @@ class WorkerPair:
         self.written: frozenset[int] = frozenset()
         self.phases = Phases()
         self._compared = compared_numbers(variant.graph, variant.inputs)
-        self._cache_filler: torch.Tensor | None = None
+        self._cache = L2Cache(self.device)
         self._loads: dict[WorkerHandle, Load] = {}
 
     def load(self, worker: WorkerHandle, command: Load) -> WorkerReply:
@@ -223,22 +224,13 @@ class WorkerPair:
     def hand_over(self, worker: WorkerHandle, layout: BatchLayout) -> None:
         """Copy the drawn inputs into a worker's memory, and poison the places of its outputs."""
         with self.phases("hand over"):
-            self._clear_caches()
+            self._cache.clear()
             inputs = slice(layout.start, layout.middle)
             worker.memory[inputs].copy_(self.drawn[inputs])
             batch_layout.withhold(worker.memory, self.drawn, layout)
             if self.layers.has("poisoned_outputs"):
                 batch_layout.poison(worker.memory, layout.batch.outputs)
             self._synchronize()
-
-    def _clear_caches(self) -> None:
-        """Leave nothing of what ran before in the GPU's L2 cache: both workers begin alike."""
-        if self.device.type != "cuda":
-            return
-        if self._cache_filler is None:
-            size = 2 * torch.cuda.get_device_properties(self.device).L2_cache_size
-            self._cache_filler = torch.empty(size, dtype=torch.uint8, device=self.device)
-        self._cache_filler.zero_()
 
     def spoil_inputs(self, worker: WorkerHandle, layout: BatchLayout) -> None:
         """Overwrite the inputs before outputs are collected, so that work which a pass has put off computes from NaN.

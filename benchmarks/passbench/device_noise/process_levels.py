@@ -1,6 +1,6 @@
 """Whether two processes that do the same are equally fast on a GPU, and for which kernels.
 
-    python3 -m benchmarks.passbench.process_levels --out FILE [--processes 8] [--rounds 6]
+    python3 -m benchmarks.passbench.device_noise.process_levels --out FILE [--processes 8] [--rounds 6]
 
 Forks of one process take turns in replaying the same CUDA graphs: chains of small kernels, of one block each or many,
 with intermediate results in the same few blocks or apart, on several streams. FILE gets a JSON line a process, graph
