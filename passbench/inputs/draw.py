@@ -50,8 +50,8 @@ def fill(
     `specs`: one input, or several `drawn_together`, whose values follow each other. `lengths`: of each int64 on the
     CPU, how many elements belong to each call, in order; None: all values are one input's, and one call's.
     Integers are uniform in [low, high], both inclusive; booleans too, with low 0 and high 1; integers without a range
-    are 0 or 1, so that they can index anything. Of a range the part is used that the dtype can hold. In VARIED integers
-    are some of those `compared` here and there. Raises InputError for a range that is none.
+    are 0 or 1, so that they can index anything. Of a range the part is used that the dtype can hold. In VARIED some
+    integers are one of `compared`; of half of the calls at least one is. Raises InputError for a range without a value.
     """
     if values.numel() == 0:
         return
@@ -61,8 +61,10 @@ def fill(
     spec, dtype = specs[0], values.dtype
     if not (dtype.is_floating_point or dtype.is_complex):
         _integers(values, *integer_range(spec, dtype), gen)
-        if compared and how is Distribution.VARIED:
-            _put(values, torch.tensor(compared, dtype=dtype), lengths[0] if lengths else None, gen)
+        size = extent(spec.shape, spec.stride)
+        if compared and how is Distribution.VARIED and size:
+            each = lengths[0] if lengths else torch.tensor([values.numel()])
+            _put(values, torch.tensor(compared, dtype=dtype), each, size, gen)
         return
     wider = _DRAWN_AS.get(dtype)
     target = torch.empty(values.shape, dtype=wider, device=values.device) if wider else values
@@ -114,12 +116,15 @@ def _integers(values: torch.Tensor, low: int, high: int, gen: torch.Generator) -
         values.copy_(drawn.random_(low, high + 1, generator=gen))
 
 
-def _put(values: torch.Tensor, numbers: torch.Tensor, lengths: torch.Tensor | None, gen: torch.Generator) -> None:
+def _put(values: torch.Tensor, numbers: torch.Tensor, lengths: torch.Tensor, size: int, gen: torch.Generator) -> None:
     """Replace one value of each call, and one in some hundreds of all, by one of `numbers`, each with a chance of one
-    half. `lengths` as for `fill`."""
+    half.
+
+    `lengths`: as for `fill`, of the one input. `size`: how many of a call's elements the input has; what lies behind
+    them belongs to no call.
+    """
     near = beside(gen, len(values))
-    lengths = torch.tensor([len(values)]) if lengths is None else lengths
-    for places in (here_and_there(values, 1, near), one_of_each(sent(lengths, near.device), near)):
+    for places in (here_and_there(values, 1, near), one_of_each(sent(lengths, near.device), near, size)):
         chosen = torch.randint(2 * len(numbers), places.shape, generator=near, device=near.device)
         places, chosen = sent(places, values.device), sent(chosen, values.device)
         put = sent(numbers, values.device)[chosen // 2]

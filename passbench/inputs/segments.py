@@ -91,13 +91,14 @@ _WORDS, _BEFORE_WORDS = 624, 24
 """Words of a Mersenne twister, each in eight bytes, and what torch's state of it has before them: seed and position."""
 
 
-def one_of_each(lengths: torch.Tensor, gen: torch.Generator) -> torch.Tensor:
-    """The index of a random element of each segment.
+def one_of_each(lengths: torch.Tensor, gen: torch.Generator, most: int | None = None) -> torch.Tensor:
+    """The index of a random element of each segment, one of its first `most` if that is given.
 
-    `lengths`: int64 of shape (segments,) on the generator's device, none of them 0.
+    `lengths`: int64 of shape (segments,) on the generator's device, none of them 0; nor is `most`.
     """
     drawn = torch.rand(lengths.shape, dtype=torch.float64, device=lengths.device, generator=gen)
-    return lengths.cumsum(0) - lengths + (drawn * lengths).long().minimum(lengths - 1)
+    own = lengths if most is None else lengths.clamp(max=most)
+    return lengths.cumsum(0) - lengths + (drawn * own).long().minimum(own - 1)
 
 
 def spread(size: int, count: int, gen: torch.Generator) -> torch.Tensor:

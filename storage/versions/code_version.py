@@ -8,6 +8,6 @@ CODE_VERSIONS = {
     "trace": 3,  # traces of models: extraction.tracing
     "cut": 1,  # subgraphs of traces: extraction.cutting, and their identity
     "vary": 1,  # variants of subgraphs, forward and backward: extraction.varying and extraction.cutting.backward
-    "evaluate": 132,  # results of passes: PassBench, and the authors that come with PassNet
+    "evaluate": 133,  # results of passes: PassBench, and the authors that come with PassNet
     "unique": 2,  # which duplicates are kept, samples and splits: dedup
 }

@@ -51,6 +51,7 @@ def test_one_element_of_each_segment(lengths, seed):
 def test_any_element_of_a_segment_may_be_the_one():
     gen, there = generator(0, 0, "cpu"), torch.tensor([3, 5])
     assert {place for _ in range(200) for place in one_of_each(there, gen).tolist()} == set(range(8))
+    assert {place for _ in range(200) for place in one_of_each(there, gen, 2).tolist()} == {0, 1, 3, 4}
 
 
 @pytest.mark.parametrize(("size", "count"), [(1, 1), (2, 5), (300, 1), (600, 7), (1000, 3)])
