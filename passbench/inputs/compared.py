@@ -4,19 +4,23 @@ Of 32,000 ids hardly any is that one, and of ids that nothing indexes, drawn as 
 the comparison out would be right. So draws hold such numbers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 
 import torch
 
 from passbench.inputs.draw import PYTHON_INT, integer_range
 from passbench.inputs.ranges import ends
 from storage.graph.effects import argument, base_name, operand_in_front
-from storage.graph.record import Graph, Op, Ref, refs
+from storage.graph.record import Graph, Op, Ref, Value, refs
 from storage.records import Input, dtype_of
 
-_BESIDE = {**dict.fromkeys(("eq", "ne"), (0,)), **dict.fromkeys(("lt", "le", "gt", "ge"), (-1, 0, 1))}
+_ONE_OF = frozenset("eq ne not_equal isin".split())
+_BESIDE = {
+    **dict.fromkeys(_ONE_OF, (0,)),
+    **dict.fromkeys("lt le gt ge less less_equal greater greater_equal".split(), (-1, 0, 1)),
+}
 """Comparisons, and the values that tell them from others of their kind, less the number that is compared with."""
-_ONE_OF = frozenset(("eq", "ne", "isin"))
 _SAME_VALUES = frozenset(
     """clone contiguous detach expand flatten int long permute reshape squeeze t to transpose unsqueeze view
     _to_copy""".split()
@@ -24,25 +28,33 @@ _SAME_VALUES = frozenset(
 _WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
+@dataclass
+class _Uses:
+    """What a graph does with an input: the numbers that it is compared with, each with its item of `_BESIDE`; other
+    inputs that it may be one of; and whether it is compared with numbers and nothing else is done with it."""
+
+    numbers: list[tuple[int, tuple[int, ...]]] = field(default_factory=list)
+    others: set[int] = field(default_factory=set)
+    alone: bool = True
+
+
 def compared_numbers(graph: Graph, specs: Sequence[Input]) -> dict[int, tuple[int, ...]]:
-    """For each integer input that the graph compares with numbers: the values around these that a draw may hold.
+    """For each integer input that the graph compares with numbers: the values around these that a draw may hold, in
+    order.
 
     They lie in its range, which may be that of an index. Only an input that is compared and nothing else may hold
     others, unless its range is one value, which is a promise. What may be one of another input is an end of its range.
     """
+    ranges = {n: integer_range(spec, dtype_of(spec.dtype)) for n, spec in enumerate(specs) if _is_whole(spec)}
     found = {}
-    for number, spec in enumerate(specs):
-        if not _is_whole(spec):
-            continue
-        numbers, others, alone = _of_input(graph, number)
-        dtype = dtype_of(spec.dtype)
-        low, high = integer_range(spec, dtype)
-        for other in (specs[n] for n in others if _is_whole(specs[n])):
-            numbers += [(end, (0,)) for end in integer_range(other, dtype_of(other.dtype))]
+    for number, uses in _uses(graph, ranges).items():
+        numbers = [*uses.numbers, *((end, (0,)) for other in uses.others for end in ranges[other])]
+        low, high = ranges[number]
+        whole = torch.iinfo(dtype_of(specs[number].dtype))
         kept: set[int] = set()
         for one, steps in numbers:
-            whole = torch.iinfo(dtype)
-            least, most = (low, high) if low <= one <= high or not alone or low == high else (whole.min, whole.max)
+            within = low <= one <= high or not uses.alone or low == high
+            least, most = (low, high) if within else (whole.min, whole.max)
             kept |= {one + step for step in steps if least <= one + step <= most}
         if kept:
             found[number] = tuple(sorted(kept))
@@ -56,28 +68,29 @@ def _is_whole(spec: Input) -> bool:
     return spec.low is None or ends(spec)[0] <= ends(spec)[1]
 
 
-def _of_input(graph: Graph, number: int) -> tuple[list[tuple[int, tuple[int, ...]]], set[int], bool]:
-    """The numbers that an input is compared with, each with its item of `_BESIDE`; other inputs that it may be one of;
-    and whether it is compared with numbers and nothing else is done with it."""
-    same, numbers, others, alone = {number}, [], set(), True
+def _uses(graph: Graph, inputs: Collection[int]) -> dict[int, _Uses]:
+    """What the graph does with each of these inputs."""
+    found = {number: _Uses() for number in inputs}
+    origin = {number: number for number in inputs}  # value → the input whose values it has
     for at, op in enumerate(map(operand_in_front, graph.ops), graph.inputs):
-        read = [ref.index for ref in refs((op.args, op.kwargs)) if ref.index in same]
+        read = [origin[ref.index] for ref in refs((op.args, op.kwargs)) if ref.index in origin]
         if not read:
             continue
-        first, name = op.args[0] if op.args else None, base_name(op)
-        if name in _BESIDE and (constant := _constant(op)) is not None:
-            numbers.append((constant, _BESIDE[name]))
-        elif name in _SAME_VALUES and isinstance(first, Ref) and len(read) == 1 and first.index == read[0]:
-            same.add(at)
+        name, sides = base_name(op), _sides(op)
+        whole = [side for side in sides if type(side) is int]
+        first = sides[0].index if isinstance(sides[0], Ref) else None
+        if name in _BESIDE and len(whole) == 1:
+            found[read[0]].numbers.append((whole[0], _BESIDE[name]))
+        elif name in _SAME_VALUES and first in origin and len(read) == 1:
+            origin[at] = read[0]
         else:
-            alone = False
-            sides = (first, argument(op, 1, "other")) if name in _ONE_OF else ()
-            others |= {ref.index for ref in sides if isinstance(ref, Ref) and ref.index < graph.inputs} - {number}
-    return numbers, others, alone
+            compared = {origin.get(side.index) for side in sides if isinstance(side, Ref)} if name in _ONE_OF else set()
+            for number in read:
+                found[number].alone = False
+                found[number].others |= compared - {number, None}
+    return found
 
 
-def _constant(op: Op) -> int | None:
-    """The whole number on one side of a comparison."""
-    sides = [op.args[0] if op.args else None, argument(op, 1, "other")]
-    whole = [side for side in sides if type(side) is int]
-    return whole[0] if len(whole) == 1 else None
+def _sides(op: Op) -> tuple[Value, Value]:
+    """What a comparison compares; of other calls the first two arguments."""
+    return (op.args[0] if op.args else None), argument(op, 1, "other" if "other" in op.kwargs else "test_elements")
