@@ -186,9 +186,9 @@ def makes_one(stored: str) -> bool:
 
 
 def makes_several(stored: str) -> bool:
-    """Whether it is a list or a tuple of tensors, or one tensor."""
+    """Whether it is a list or a tuple of tensors, or one tensor by some of the overloads, but not by all."""
     lists = (found == ("List[Tensor]",) or {*found} == {"Tensor"} for found in _returned(stored))
-    return all(lists) and bool(_returned(stored))
+    return all(lists) and bool(_returned(stored)) and not makes_one(stored)
 
 
 def makes_list(stored: str) -> bool:

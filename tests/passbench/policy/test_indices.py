@@ -62,6 +62,7 @@ a = both([x, y], x)[0]; z = a[ids]
 z = functools.reduce(lambda a, b: a % b, [ids], "%d")
 for row in [("%d", ids)]: z = row[0] % row[1]
 """.strip().splitlines()
+NESTED = ["z = [[x]]" + 30 * "[0]" + "[ids]", "z = {1: 2}[1]" + 20 * ".relu()[0]" + "[ids]"]
 CAUGHT = "try:\n        z = functools.reduce(pick, [ids], [1])\n    except IndexError:\n        n = n + 1"
 ALLOWED = """
 z = pick(x, ids) + pick(a=x.view(-1), b=ids) + operator.getitem(x, ids)
@@ -86,6 +87,11 @@ def found(tmp_path, lines: str) -> list[str]:
 @pytest.mark.parametrize("line", [*FAULTS, CAUGHT])
 def test_a_tensor_may_index_a_list(tmp_path, line):
     assert "host_read" in found(tmp_path, line)
+
+
+@pytest.mark.parametrize("line", NESTED)
+def test_an_item_of_an_item_takes_few_steps(tmp_path, line):
+    assert "size" not in found(tmp_path, line)
 
 
 def test_a_tensor_indexes_tensors(tmp_path):

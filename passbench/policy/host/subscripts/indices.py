@@ -72,9 +72,8 @@ class Indices(LaunchItems):
             case ast.Call():
                 return self._returns_single(node, scope)
             case ast.Subscript():
-                return self.is_single(node.value, scope) or (
-                    not isinstance(node.slice, ast.Slice) and self.hands_out_single(node.value, scope)
-                )
+                item = not isinstance(node.slice, ast.Slice) and self._items_are_single(node.value, scope)
+                return item or self.is_single(node.value, scope)
             case ast.BinOp(op=ast.Add()):  # with a list, a tuple or a text Python adds its like alone
                 return self.is_single(node.left, scope) or self.is_single(node.right, scope)
             case ast.BinOp(op=ast.Mult() | ast.BitAnd() | ast.BitOr() | ast.BitXor()):
@@ -94,6 +93,10 @@ class Indices(LaunchItems):
     def hands_out_single(self, node: ast.expr, scope: Scope) -> bool:
         """Whether each item of an expression's value is surely single. So are those of what is single itself: a
         tensor's are tensors."""
+        return self._items_are_single(node, scope) or self.is_single(node, scope)
+
+    def _items_are_single(self, node: ast.expr, scope: Scope) -> bool:
+        """Whether an expression itself shows that all items of its value are single."""
         match node:
             case ast.List() | ast.Tuple():
                 return all(
@@ -109,7 +112,7 @@ class Indices(LaunchItems):
                 return self.is_single(node.func.value, scope)
             case ast.Call():
                 return built_in_called(node, scope) == "range" or self._makes(node, operators.makes_several, scope)
-        return self.is_single(node, scope)
+        return False
 
     def binds_single(self, target: ast.expr, value: ast.expr, scope: Scope) -> bool:
         """Whether an assignment of a value gives a target what is single, or each of its names, if it has several."""
