@@ -8,7 +8,7 @@ Each run is a process of `python -m agent.run` with the same options and the sam
 inputs, in DIR/run-K. `--side-by-side N`: N runs at a time, each on a GPU and a share of the cores of its own. DIR gets
 `summary.md`, written anew after each run but the first: by author and clock, AS of each run on the variants that all
 runs have, how far each is from the run before it, and how far apart a variant's speedups in two runs are; and how fast
-the host was in each run. With `--rows` runs are compared that are there: each gives the files of one run's rows.
+the host was in each run. `--rows` compares runs that have ended: each names the files with one run's rows.
 """
 
 import argparse
@@ -86,7 +86,8 @@ def host_speeds(runs: Sequence[Sequence[dict]]) -> str:
     return f"\nA fixed piece of Python took, median of each run: {medians} us.\n"
 
 
-def _text(runs: Sequence[Sequence[dict]]) -> str:
+def _summary(runs: Sequence[Sequence[dict]]) -> str:
+    """The text of `summary.md` for runs that are each given by their rows."""
     return compared(runs) + host_speeds(runs)
 
 
@@ -95,7 +96,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("version", type=Path, nargs="?")
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--rows", type=Path, nargs="+", action="append", metavar="FILE", help="of one run each")
+    parser.add_argument(
+        "--rows", type=Path, nargs="+", action="append", metavar="FILE", help="of one run; twice or more"
+    )
     parser.add_argument("--runs", type=int, default=4)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--budget", type=float, default=60.0, help="seconds of each run")
@@ -104,10 +107,12 @@ def main() -> None:
     end = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     given = parser.parse_args(sys.argv[1:end])
     if given.rows:
-        print(_text([[row for file in files for row in read_rows(file, RESULTS)] for files in given.rows]))
+        if len(given.rows) < 2:
+            parser.error("give --rows of two runs or more")
+        print(_summary([[row for file in files for row in read_rows(file, RESULTS)] for files in given.rows]))
         return
     if given.version is None or given.out is None:
-        parser.error("give a VERSION and --out, or --rows of runs that are there")
+        parser.error("give a VERSION and --out, or --rows of runs that have ended")
     given.out.mkdir(parents=True, exist_ok=True)
     text = ""
     for ended in run_all(given, sys.argv[end + 1 :]):
@@ -116,7 +121,7 @@ def main() -> None:
             sys.exit(f"no rows of {', '.join(missing)}; see the logs beside them")
         runs = [read_rows(file, RESULTS) for file in files]
         if ended > 1:
-            text = _text(runs)
+            text = _summary(runs)
             (given.out / "summary.md").write_text(text, "utf-8")
     print(text)
 

@@ -36,7 +36,7 @@ def filled_memory() -> Iterator[None]:
 
 def fill_free_memory() -> list[range]:
     """Set every bit of what torch keeps of the current GPU's memory for whoever asks next on the current stream.
-    Returns the addresses of what somebody has instead, block by block: that may hold anything when it is let go.
+    Returns the addresses of the blocks that were not free: they may hold anything when they are let go.
 
     The next calls are timed, so that nothing may look at what they allocate; this is where torch takes it from. Nothing
     may be under way. Memory of CUDA graphs, which nobody else gets, is left as it is.
@@ -50,7 +50,7 @@ def fill_free_memory() -> list[range]:
         for block in segment["blocks"] if ours else ():
             if block["state"] == "inactive":
                 free += _requests(block["size"], segment["segment_type"] == "large")
-            elif block["state"] == "active_allocated":
+            else:
                 held.append(range(address, address + block["size"]))
             address += block["size"]
     taken = [torch.empty(size, dtype=torch.uint8, device="cuda") for size in sorted(free, reverse=True)]

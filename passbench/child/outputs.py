@@ -280,6 +280,7 @@ def check_filled(calls: Sequence[tuple[Sequence, Sequence]], held: Sequence[rang
 
 
 _MAY_FIND = 4
+"""Calls of an exchange that may have an output in such memory, however few calls there are."""
 _ALLOCATED_BEFORE = "outputs lie in memory that was allocated before their calls; allocate them in every call"
 
 

@@ -101,7 +101,8 @@ class Kinds:
         self, scope: object, name: str | int, kind: ValueKind, *, single: bool = False, shown: bool = True
     ) -> None:
         """Note that the variable is given a value of this kind, too. `single`: it is surely no list, tuple or text, nor
-        anything else that Python indexes by a number, a tensor aside. `shown`: the pass says so itself."""
+        anything else that Python indexes by a number, a tensor aside. Without `shown` the kind is assumed of what a
+        library may give, and `was` does not know of it."""
         given = {(scope, name, kind if shown else ValueKind.SCALAR), (scope, name, kind if single else None)}
         if not given <= self._given:
             self._given |= given

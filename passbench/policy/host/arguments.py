@@ -35,7 +35,7 @@ class Arguments(Expressions):
         single: Container[int | str] = (),
     ) -> ValueKind:
         """Hand arguments of these kinds to a function or kernel of the pass; returns the kind of its result. `single`:
-        the numbers and names of those that surely are."""
+        the numbers and names of those that surely are (see `Kinds`)."""
         self.steps.take(len(parameters(function)))
         if function not in self.given_tensors and any(k.holds_tensors for k in (*positional, *keywords.values())):
             self.given_tensors.add(function)

@@ -183,7 +183,8 @@ class Bindings:
     def assign(
         self, target: ast.expr, kind: ValueKind, scope: Scope, value: ast.expr | None, *, single: bool = False
     ) -> None:
-        """Bind a target; tuples element by element where both sides are written out. `single`: it, or each item, is."""
+        """Bind a target; tuples element by element where both sides are written out. `single`: the value is (see
+        `Kinds`), or each item of it where the target has several names."""
         if isinstance(target, ast.Name):
             self._assign_name(target, kind, scope, value, single)
         elif isinstance(target, ast.Tuple | ast.List):

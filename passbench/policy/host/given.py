@@ -109,7 +109,8 @@ class Given(Bindings):
         self, name: str, positional: list[ValueKind], keywords: Keywords, single: Container[int | str] = ()
     ) -> ValueKind:
         """Give arguments of these kinds to all methods of this name; the kind of what they return. They are kept once
-        for all methods, each of which takes them when it is looked at. `single`: those that surely are."""
+        for all methods, each of which takes them when it is looked at. `single`: the numbers and names of
+        those that surely are (see `Kinds`)."""
         place = (METHODS, name)
         self.kinds.changed |= self.collected.note(name, None if None in keywords else len(positional))
         for number, kind in enumerate(positional):
