@@ -157,3 +157,13 @@ def test_a_field_holds_a_function_that_gets_a_list(tmp_path, held):
 
 def test_what_is_surely_no_list_meets_a_tensor(tmp_path):
     assert found(tmp_path, "; ".join(HONEST)) == []
+
+
+def test_a_long_function_is_searched_once_for_what_it_asks(tmp_path):
+    long = (
+        "def long(a, by):\n    if isinstance(a, list):\n        return a\n"
+        + 300 * "    c = a * by\n"
+        + "    return c\n"
+    )
+    body = "t = x.sum().long()\n    z = long(x, t)\n    z = long([x], t)"
+    assert check(tmp_path, HEAD + long + WRAPPER.format(body=body)) == []

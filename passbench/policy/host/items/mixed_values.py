@@ -37,6 +37,7 @@ class MixedValues(KnownItems):
         self._asking = False
         self._tensors: dict[tuple[object, str], dict[ast.expr | None, Scope]] = {}  # variable → what makes it a tensor
         self._taken: set[tuple[object, str]] = set()  # variables that loops bind
+        self._asked_names: dict[object, frozenset[str]] = {}  # function → names that it asks for types or decides by
 
     def check_repeated(
         self, node: ast.AST, sides: Sequence[ast.expr], kinds: Sequence[ValueKind], scope: Scope
@@ -190,10 +191,12 @@ class MixedValues(KnownItems):
         for value, home in self._tensors.get((own, name), {}).items():
             if not ((own, name) in self._taken if value is None else self.is_sequence(value, home)):
                 return True
-        nodes = walk(own)
-        self.steps.take(len(nodes))
-        tests = (n.test if isinstance(n, _DECIDING) else n for n in nodes if _asks(n, owner.module))
-        asked = {n.id for test in tests for n in walk(test) if isinstance(n, ast.Name)}
+        if own not in self._asked_names:
+            nodes = walk(own)
+            self.steps.take(len(nodes))
+            tests = (n.test if isinstance(n, _DECIDING) else n for n in nodes if _asks(n, owner.module))
+            self._asked_names[own] = frozenset(n.id for t in tests for n in walk(t) if isinstance(n, ast.Name))
+        asked = self._asked_names[own]
         return name in asked or (name in _order(own) and not asked.isdisjoint(_order(own)))
 
     def note_taken(self, target: ast.expr, iterable: ast.expr, scope: Scope, inner: Scope) -> None:
