@@ -5,7 +5,8 @@ import collections
 
 from passbench.policy import allowlists as names
 from passbench.policy import operators
-from passbench.policy.flow.class_parts import class_fields, is_property, members_of
+from passbench.policy.flow.class_parts import class_fields, decorator_names, is_property, members_of
+from passbench.policy.flow.computing import reduces_by_operator
 from passbench.policy.flow.groups import GivenGroups, Held, Instance
 from passbench.policy.flow.values import ANYTHING, Values
 from passbench.policy.forms.written_types import may_be_no_field
@@ -179,7 +180,8 @@ class FlowCalls(Values):
             results.append(self.groups.hand(self._methods_of_name(name), given))
             called += [results[0]] if any(map(is_property, self._methods[name])) else []
         for one in self._pass.methods_of(own, name) if own is not None else ():  # the instance may stand first
-            results.append(self.groups.pass_on(one, given))
+            if decorator_names(one) != {"classmethod"}:
+                results.append(self.groups.pass_on(one, given))
         if called:
             results.append(self._unnamed(node, self.groups.join(*called), given))
         if own is not None and name == "apply":
@@ -237,6 +239,8 @@ class FlowCalls(Values):
             return self.groups.pass_on(function, rest)
         if dotted == "dataclasses.replace":
             self._set_fields(given)
+        if reduces_by_operator(node, scope.module.dotted):
+            return self.groups.join(*given.positional[1:])
         if dotted in _HANDING_ON:
             return self.groups.join(*given.every())
         stored = operators.stored_name(dotted) if dotted.startswith("torch.") else None

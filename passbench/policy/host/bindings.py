@@ -217,11 +217,11 @@ class Bindings:
             elif container is not ValueKind.OWN:
                 self.put_into(target.value, max(kind, by) if by is ValueKind.ADDRESS else kind, scope)
         elif self.is_own_field(target, scope):
-            self.bind_field(target.attr, kind, value, scope)
+            self.bind_field(target.attr, kind, value, scope, single)
         elif self.is_field_of_class(target, scope):
             if kind >= ValueKind.ADDRESS:
                 self.let_libraries_call()  # a function that a class holds gets the instance first
-            self.bind_field(target.attr, kind, value, scope)
+            self.bind_field(target.attr, kind, value, scope, single)
         elif self.is_of_context(target, scope) and not (self._called_directly or is_of_contexts(target.attr, kind)):
             self.kinds.join(CONTEXT, target.attr, kind)
         else:
@@ -294,12 +294,12 @@ class Bindings:
         """Note who may call what is a value; see `passbench.policy.host.given`."""
         raise NotImplementedError
 
-    def bind_field(self, name: str, kind: ValueKind, value: ast.expr | None, scope: Scope) -> None:
-        """A field of this name is given this value; None stands for what may have another name."""
+    def bind_field(self, name: str, kind: ValueKind, value: ast.expr | None, scope: Scope, single: bool) -> None:
+        """A field of this name is given this value; None stands for what may have another name. `single`: it is."""
         if value is None or not makes_anew(value, scope):
             self._share(FIELDS, name)
         self.note_sequences(FIELDS, name, value, scope)
-        self.kinds.join(FIELDS, name, kind)
+        self.kinds.join(FIELDS, name, kind, single=single)
 
     def is_of_context(self, node: ast.expr, scope: Scope) -> bool:
         """Whether an expression is `ctx.NAME` in an autograd function, where the call's context is `ctx`."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import triton
 
 from passbench.policy import allowlists as names
+from passbench.policy.flow.computing import makes_numbers_of_numbers
 from passbench.policy.flow.groups import Instance
 from passbench.policy.forms.decorators import fault_of_call
 from passbench.policy.host.bindings import DIRECTLY, FIELDS, METHODS
@@ -124,9 +125,18 @@ class Calls(ImportedCalls):
                 name = getattr(function, "name", "the lambda")
                 message = f"{name} is a grid or hook of Triton, which alone calls it"
                 self.find("dynamic_call", scope.module, node, message)
-            results.append(self._pass_starred(node, function, positional, keywords, single))
+            result = self._pass_starred(node, function, positional, keywords, single)
+            plain = {*every, *keywords.values()} <= {ValueKind.SCALAR} and self._makes_numbers(function)
+            results.append(ValueKind.SCALAR if plain else result)
             self._note_sequences(function, node, scope)
         return joined(results)
+
+    def _makes_numbers(self, function: ast.FunctionDef | ast.Lambda) -> bool:
+        """Whether a function returns no tensor where it is given none, whatever other calls give it."""
+        if function not in self.homes:
+            return False
+        self.steps.take(len(walk(function)))
+        return makes_numbers_of_numbers(function, self.scopes[self.homes[function].name])
 
     def _takes_launch_dict(self, function: ast.FunctionDef | ast.Lambda, number: int) -> bool:
         """Whether a function may get the dict of a launch as its argument of this number, from a grid: the parameter
@@ -246,7 +256,8 @@ class Calls(ImportedCalls):
         self.steps.take(1 + len(facts.fields))
         made = [self.set_later(own)] if facts.compares else []
         if facts.initial is not None:
-            self._pass_starred(node, facts.initial, [ValueKind.SCALAR, *positional], keywords)
+            of_all, single = [ValueKind.SCALAR, *positional], self.single_arguments(node, scope, 1)
+            self._pass_starred(node, facts.initial, of_all, keywords, single)
             self._note_sequences(facts.initial, node, scope, 1)
             held = self.holder([self.kinds.get(FIELDS, name) for name in facts.fields if facts.compares])
             made.append(max(held, ValueKind.SCALAR if facts.has_text else ValueKind.ADDRESS))

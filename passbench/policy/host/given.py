@@ -39,9 +39,9 @@ class Given(Bindings):
 
     classes_of_methods: dict[ast.FunctionDef, ast.ClassDef]
 
-    def bind_field(self, name: str, kind: ValueKind, value: ast.expr | None, scope: Scope) -> None:
+    def bind_field(self, name: str, kind: ValueKind, value: ast.expr | None, scope: Scope, single: bool) -> None:
         """As `Bindings` does; what a method sets is kept for the instances of its class, too."""
-        super().bind_field(name, kind, value, scope)
+        super().bind_field(name, kind, value, scope, single)
         self._note_set(kind, scope)
 
     def put_into(self, container: ast.expr, kind: ValueKind, scope: Scope) -> None:

@@ -4,6 +4,7 @@ import ast
 
 from passbench.policy import allowlists as names
 from passbench.policy import operators
+from passbench.policy.flow.computing import reduces_by_operator
 from passbench.policy.host.bindings import FIELDS, HOOK, WRITE_ADVICE
 from passbench.policy.host.given import Keywords
 from passbench.policy.host.method_calls import MethodCalls
@@ -193,7 +194,10 @@ class ImportedCalls(MethodCalls):
         )
         chooses = reduces and isinstance(function, ast.Name) and function.id in ("min", "max")
         chooses = chooses and scope.find(function.id) is None
-        if not chooses and known is None and self._kernel(function, scope) is None:
+        computes = reduces_by_operator(node, scope.module.dotted)
+        if computes:
+            self.kind(function, scope)
+        elif not chooses and known is None and self._kernel(function, scope) is None:
             self.kind(function, scope)
             self.let_libraries_call()
         kinds = [self.kind(a, scope) for a in node.args[1:]] + [self.kind(k.value, scope) for k in node.keywords]
@@ -207,7 +211,7 @@ class ImportedCalls(MethodCalls):
             self._fix_unknown(node, kinds, scope)
         if known is not None:
             self._fix_first(known, kinds[: len(node.args) - 1], node, scope)
-        if kinds:
+        if kinds and not computes:
             self.launch_any(kinds, {}, starred=True)
             self._call_back(max(kinds))
         found = self.holder(kinds)

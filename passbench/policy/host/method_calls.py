@@ -93,10 +93,13 @@ class MethodCalls(MixedValues):
         for name, value in (*by_place, *((k.arg, k.value) for k in node.keywords if k.arg in facts.fields)):
             if self.is_sequence(value, scope):
                 self.note_sequence(FIELDS, name)
+        single = self.single_arguments(node, scope)
+        by_position = not stars and None not in keywords and single.issuperset(range(len(node.args)))
         for number, name in enumerate(facts.fields):
             if number < len(positional) or name in keywords or None in keywords or stars:
                 self.shared.add((FIELDS, name))
-            self.kinds.join(FIELDS, name, joined((given, keywords.get(name, ValueKind.SCALAR))))
+            alone = by_position and (name not in keywords or name in single)
+            self.kinds.join(FIELDS, name, joined((given, keywords.get(name, ValueKind.SCALAR))), single=alone)
         by_key = keywords.values() if facts.compares else ()
         made = self.holder([given, *by_key])  # it can be unpacked, compared, or be a key: by its fields
         if self.methods_of(own, "__post_init__"):

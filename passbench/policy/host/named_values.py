@@ -291,6 +291,8 @@ class NamedValues(Indices):
             return False
         if base is ValueKind.ADDRESS and does_more(node.attr):  # beside an instance it may be a tensor
             return self.class_of(node.value, scope) is not None
+        if base is ValueKind.EITHER and not does_more(node.attr) and self.flow.is_instance(node):
+            return True  # as beside an address
         may_be_tensor = base.is_tensor or (base.is_either and base is not ValueKind.ADDRESS)
         return not (may_be_tensor and node.attr in fields_of_tensors_too())
 
@@ -348,7 +350,7 @@ class NamedValues(Indices):
             instance = self.class_of(node.value, scope)
             return own if instance is not None and instance not in self.inheriting else joined((base, own))
         if self.is_field(node, base, scope):
-            if base is ValueKind.ADDRESS and node.attr in fields_of_tensors_too():
+            if base in (ValueKind.ADDRESS, ValueKind.EITHER) and node.attr in fields_of_tensors_too():
                 own = joined((own, ValueKind.ADDRESS))  # or it is a tensor, whose method has an address
             if node.attr in self.methods:  # a property, or a method that is handed on
                 given = max(own, self.give_methods(node.attr, [], {None: ValueKind.TENSOR}))

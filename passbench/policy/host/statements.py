@@ -64,7 +64,7 @@ class Statements(Calls):
                 if before is ValueKind.TENSOR:
                     message = f"{quoted(node)} writes into {quoted(node.target)}; {WRITE_ADVICE}"
                     self.find("in_place", scope.module, node, message)
-                elif not before.is_tensor:
+                elif not before.is_tensor and not isinstance(node.op, ast.Mult):
                     self.put_into(node.target, added, scope)  # `+=` changes a list in place
                 single = self.is_single(self._loaded(node), scope) and self.is_single(node.value, scope)
                 self.assign(node.target, after, scope, _SAME, single=single)
@@ -286,8 +286,7 @@ class Statements(Calls):
             message += " what is another's; call them on instances, or set fields in __init__ alone"
             self.find("rebinding", scope.module, own, message)
         functional = any(scope.module.dotted(base) == names.FUNCTION for base in own.bases)
-        ancestors = self.lineage(own)
-        bases = self.bases_of(ancestors)
+        bases = self.bases_of(self.lineage(own))
         enumerated = is_enumeration(bases)
         fields = self.facts(own).fields if "typing.NamedTuple" in bases else ()
         self.steps.take(len(fields))
@@ -314,8 +313,9 @@ class Statements(Calls):
                         if self.is_sequence(statement.value, inner):
                             self.sequences.add((own, target.id))
                             self.note_sequence(FIELDS, target.id)
-                        made = _makes_each(statement.value, scope)
-                        self.bind_field(target.id, kind, _SAME if made else statement.value, scope)
+                        value = _SAME if _makes_each(statement.value, scope) else statement.value
+                        single = value is not _SAME and self.is_single(value, inner)
+                        self.bind_field(target.id, kind, value, scope, single)
                     else:
                         self.find("module_statement", scope.module, statement, "a class binds plain names")
             if isinstance(statement, ast.AnnAssign):

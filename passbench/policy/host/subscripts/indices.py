@@ -11,7 +11,9 @@ from collections.abc import Callable
 
 from passbench.policy import allowlists as names
 from passbench.policy import operators
+from passbench.policy.host.bindings import FIELDS
 from passbench.policy.host.subscripts.launch_items import LaunchItems
+from passbench.policy.library_members import is_of_plain_objects
 from passbench.policy.nodes import quoted
 from passbench.policy.scopes import RETURN, Scope, ValueKind, built_in_called
 
@@ -67,6 +69,8 @@ class Indices(LaunchItems):
                 return self._is_single_variable(node.id, scope)
             case ast.Attribute():
                 if node.attr in _OF_RESULTS and self.hands_out_single(node.value, scope):
+                    return True
+                if self._is_single_field(node, scope):
                     return True
                 return node.attr in names.VIEW_ATTRIBUTES and self.is_single(node.value, scope)
             case ast.Call():
@@ -133,6 +137,14 @@ class Indices(LaunchItems):
             return False
         bound = (owner.node, name) in self.kinds or name in owner.assigned  # no function, class or error
         return bound and self.kinds.is_single(owner.node, name)
+
+    def _is_single_field(self, node: ast.Attribute, scope: Scope) -> bool:
+        """Whether an expression is a field of an instance of the pass, and all fields of its name are single."""
+        if node.attr not in self.fields or node.attr in self.methods or is_of_plain_objects(node.attr):
+            return False
+        own = self.class_of(node.value, scope)
+        given = own is not None and own not in self.inheriting and (FIELDS, node.attr) in self.kinds
+        return given and self.kinds.is_single(FIELDS, node.attr)
 
     def _returns_single(self, node: ast.Call, scope: Scope) -> bool:
         function = self.host_function(node.func, scope)
