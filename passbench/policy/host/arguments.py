@@ -53,10 +53,10 @@ class Arguments(Expressions):
         self._collect(function, function.args.kwarg, [k for name, k in keywords.items() if name not in known])
         if function.args.kwarg is not None:
             self.names_given.setdefault(function, set()).update(keywords.keys() - known)
-        if keywords.get(None, ValueKind.SCALAR).holds_tensors:  # **kwargs may go anywhere but where a keyword goes
-            for parameter in parameters(function):
-                if parameter.arg not in keywords:
-                    self.kinds.join(function, parameter.arg, ValueKind.TENSOR)
+        spread = keywords.get(None, ValueKind.SCALAR)
+        for name in [p.arg for p in parameters(function)] if None in keywords else ():
+            if name not in keywords and (spread.holds_tensors or name not in order[: len(positional)]):
+                self.kinds.join(function, name, spread.item())  # it may go anywhere but where a keyword goes
         return self.kinds.get(function, RETURN)
 
     def _note_collected(self, function: ast.FunctionDef, positional: list[ValueKind] | None) -> None:

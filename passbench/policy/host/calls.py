@@ -25,6 +25,7 @@ from passbench.policy.scopes import (
     joined,
     length_of_returns,
     owned_values,
+    parameters,
 )
 
 
@@ -157,13 +158,17 @@ class Calls(ImportedCalls):
     ) -> None:
         """Note which parameters of a function are given lists, tuples or texts, from the `first` on."""
         order = [a.arg for a in (*function.args.posonlyargs, *function.args.args)][first:]
-        given = {k.arg: k.value for k in node.keywords}
-        for name, value in zip(order, node.args, strict=False):
+        given = {k.arg: k.value for k in node.keywords if k.arg is not None}
+        for number, value in enumerate(node.args[: len(order)]):
             if isinstance(value, ast.Starred):
+                given |= {name: _item(value.value, place) for place, name in enumerate(order[number:])}
                 break
-            given[name] = value
+            given[order[number]] = value
+        for spread in (k.value for k in node.keywords if k.arg is None):
+            rest = [parameter.arg for parameter in parameters(function)]
+            given = {name: _item(spread, name) for name in rest} | given
         for name, value in given.items():
-            if name is not None and self.is_sequence(value, scope):
+            if self.is_sequence(value, scope):
                 self.note_sequence(function, name)
 
     def _given(self, node: ast.Call, scope: Scope) -> tuple[list[ValueKind], Keywords]:
@@ -300,6 +305,10 @@ class Calls(ImportedCalls):
                 if not plain and not (function is not None and returns_plain_numbers(function, home, members)):
                     message = "a heuristic is a function whose value is a comparison, or a min, max, int or bool"
                     self.find("heuristic", scope.module, value, message)
+
+
+def _item(container: ast.expr, place: int | str) -> ast.Subscript:
+    return ast.copy_location(ast.Subscript(container, ast.Constant(place), ast.Load()), container)
 
 
 _ORDER = tuple(inspect.signature(triton.autotune).parameters)

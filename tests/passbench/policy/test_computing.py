@@ -21,6 +21,7 @@ MADE = "class Pick:\n    def __init__(self, table, ids):\n        self.table, se
 MADE += "    def rows(self):\n        return self.table[self.ids]\n"
 PAIR = "from typing import NamedTuple\nclass Pair(NamedTuple):\n    cos: torch.Tensor\n    {}: torch.Tensor\n\n"
 PAIR += "def of_pair(pair, t):\n    return {}\n"
+PICKS = "def pick(table, ids):\n    return table[ids]\n"
 BOTH = "rows, ids = x.contiguous(), y.contiguous()\n"
 ACCEPTED = {
     "a product of both": ("a = times(x, y)\nif times(n) > 4 and prod(x.shape) > 1:\n    a = prod((x, y))", HELPERS),
@@ -29,6 +30,11 @@ ACCEPTED = {
     "fields of tensors": (BOTH + "z = Pick(rows, ids).rows()", PICK.format("", "")),
     "fields of tensors by name": (BOTH + "z = Pick(ids=ids, table=rows).rows()", PICK.format("", "")),
     "fields of tensors that a method sets": (BOTH + "z = Pick(rows, ids).rows()", MADE),
+    "tensors by name": (BOTH + "z = [pick(rows, ids), pick(**{'ids': ids}, table=rows)]", PICKS),
+    "numbers and a tensor by name and behind a star": (
+        "o, shape = {'b': 3}, ((1, 2), x)\nz = [times(x, **o), prod(*[x.shape]), first(*shape)]",
+        HELPERS + "def first(sizes, t):\n    return t * sizes[0]\n",
+    ),
     "a pair with names of tensors'": ("z = of_pair(Pair(y, y), x)", PAIR.format("sin", "pair.cos * t + pair.sin")),
 }
 REFUSED = {
@@ -74,6 +80,9 @@ REFUSED = {
         "host_read", BOTH + "z = replace(Pick(rows, ids), table=[1]).rows()", PICK.format("", ""),
     ),
     "a field behind a star": ("host_read", BOTH + "z = Pick(*([1, 2], ids)).rows()", PICK.format("", "")),
+    "a list by name": ("host_read", BOTH + "z = [pick(rows, ids), pick(ids=ids, **{'table': [1]})]", PICKS),
+    "a list of a dict": ("host_read", "o = {'a': [1]}\nz = times(b=x.sum(), **o)", HELPERS),
+    "a list behind a star": ("host_read", "o = ([1], x.sum())\nz = times(*o)", HELPERS),
     "the text of a tensor's method": (
         "forbidden_name", "z = of_pair(Pair(y, y), x)", PAIR.format("sin", "f'{pair.cos}'"),
     ),
