@@ -140,6 +140,18 @@ def does_more(name: str) -> bool:
     return call.reading or call.random or operators.writes_always(f".{name}")
 
 
+@functools.cache
+def takes_nothing(name: str) -> bool:
+    """Whether tensors have a method of this name that computes and is given nothing, such as `cos`: whoever calls it
+    hands it no tensor as an index."""
+    packet = getattr(torch.ops.aten, name, None)
+    if does_more(name) or packet is None or not callable(getattr(torch.Tensor, name, None)):
+        return False
+    schemas = [getattr(packet, one)._schema for one in packet.overloads()]
+    of_tensors = [s.arguments for s in schemas if s.arguments and str(s.arguments[0].type) == "Tensor"]
+    return bool(of_tensors) and all(a.name in ("self", "out") for arguments in of_tensors for a in arguments)
+
+
 def is_taken(name: str, *, field: bool) -> bool:
     """Whether a class may not have a member of this name, a `field` or a method, since other objects have it."""
     of_tensors = hasattr(torch.Tensor, name) or hasattr(CompiledKernel, name)

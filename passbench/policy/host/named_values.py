@@ -11,7 +11,12 @@ from passbench.policy.host.bindings import CONTEXT, FIELDS
 from passbench.policy.host.classes import fields_of
 from passbench.policy.host.subscripts.indices import Indices
 from passbench.policy.item_parts import parts_of_union
-from passbench.policy.library_members import does_more, fields_of_tensors_too, is_of_plain_objects
+from passbench.policy.library_members import (
+    does_more,
+    fields_of_tensors_too,
+    is_of_plain_objects,
+    takes_nothing,
+)
 from passbench.policy.nodes import quoted, written_name
 from passbench.policy.scopes import ITEMS, Scope, ValueKind, joined
 from passbench.policy.suggestions import advice_on
@@ -291,8 +296,8 @@ class NamedValues(Indices):
             return False
         if base is ValueKind.ADDRESS and does_more(node.attr):  # beside an instance it may be a tensor
             return self.class_of(node.value, scope) is not None
-        if base is ValueKind.EITHER and not does_more(node.attr) and self.flow.is_instance(node):
-            return True  # as beside an address
+        if base is ValueKind.EITHER and takes_nothing(node.attr) and self.flow.is_instance(node):
+            return True
         may_be_tensor = base.is_tensor or (base.is_either and base is not ValueKind.ADDRESS)
         return not (may_be_tensor and node.attr in fields_of_tensors_too())
 

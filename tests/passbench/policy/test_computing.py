@@ -86,6 +86,9 @@ REFUSED = {
     "the text of a tensor's method": (
         "forbidden_name", "z = of_pair(Pair(y, y), x)", PAIR.format("sin", "f'{pair.cos}'"),
     ),
+    "a pair with a method that takes an index": (
+        "forbidden_attribute", "z = of_pair(Pair(y, y), x)", PAIR.format("roll", "pair.roll"),
+    ),
     "a pair with a method that reads": (
         "forbidden_attribute", "z = of_pair(Pair(y, y), x)", PAIR.format("item", "pair.item * t"),
     ),
