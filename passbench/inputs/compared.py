@@ -46,6 +46,8 @@ def compared_numbers(graph: Graph, specs: Sequence[Input]) -> dict[int, tuple[in
     others, unless its range is one value, which is a promise. What may be one of another input is an end of its range.
     """
     ranges = {n: integer_range(spec, dtype_of(spec.dtype)) for n, spec in enumerate(specs) if _is_whole(spec)}
+    if not ranges:  # as of most graphs
+        return {}
     found = {}
     for number, uses in _uses(graph, ranges).items():
         numbers = [*uses.numbers, *((end, (0,)) for other in uses.others for end in ranges[other])]

@@ -38,6 +38,11 @@ def children(node: ast.AST) -> list[ast.AST]:
 _child_fields: dict[type[ast.AST], list[str]] = {}
 
 
+def names_by_place(function: ast.FunctionDef | ast.Lambda) -> list[str]:
+    """The names of the parameters that a call may give by their place, in order."""
+    return [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
+
+
 def written_name(node: ast.AST) -> str:
     """`a.b` as a text; "" for what is no name and no chain of attributes, so that no long text is made."""
     parts: list[str] = []

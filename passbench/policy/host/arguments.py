@@ -10,7 +10,7 @@ from passbench.policy.host.given import Keywords
 from passbench.policy.kernels.addresses import is_constant
 from passbench.policy.kernels.launch_arguments import fault_of_launch
 from passbench.policy.modules import Module
-from passbench.policy.nodes import bound_names, quoted, walk
+from passbench.policy.nodes import bound_names, names_by_place, quoted, walk
 from passbench.policy.scopes import RETURN, Scope, ValueKind, defaults, joined, parameters
 
 
@@ -40,7 +40,7 @@ class Arguments(Expressions):
         if function not in self.given_tensors and any(k.holds_tensors for k in (*positional, *keywords.values())):
             self.given_tensors.add(function)
             self.kinds.changed = True
-        order = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
+        order = names_by_place(function)
         for number, (name, kind) in enumerate(zip(order, positional, strict=False)):
             self.kinds.join(function, name, kind, single=number in single)
         for name, kind in keywords.items():

@@ -15,7 +15,7 @@ from passbench.policy.host.bindings import DIRECTLY, FIELDS, METHODS
 from passbench.policy.host.given import Keywords
 from passbench.policy.host.imported_calls import ImportedCalls
 from passbench.policy.kernels.heuristics import is_plain_number, returns_plain_numbers
-from passbench.policy.nodes import bound_names, walk
+from passbench.policy.nodes import bound_names, names_by_place, walk
 from passbench.policy.scopes import (
     ITEM_OF_RETURN,
     RETURN,
@@ -142,7 +142,7 @@ class Calls(ImportedCalls):
     def _takes_launch_dict(self, function: ast.FunctionDef | ast.Lambda, number: int) -> bool:
         """Whether a function may get the dict of a launch as its argument of this number, from a grid: the parameter
         is nothing else. It counts as one from then on."""
-        order = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
+        order = names_by_place(function)
         place = (function, order[number] if number < len(order) else "")
         if place not in self.launch_dicts:
             self.steps.take(len(walk(function)))
@@ -157,7 +157,7 @@ class Calls(ImportedCalls):
         self, function: ast.FunctionDef | ast.Lambda, node: ast.Call, scope: Scope, first: int = 0
     ) -> None:
         """Note which parameters of a function are given lists, tuples or texts, from the `first` on."""
-        order = [a.arg for a in (*function.args.posonlyargs, *function.args.args)][first:]
+        order = names_by_place(function)[first:]
         given = {k.arg: k.value for k in node.keywords if k.arg is not None}
         for number, value in enumerate(node.args[: len(order)]):
             if isinstance(value, ast.Starred):

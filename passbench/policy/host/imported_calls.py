@@ -10,7 +10,7 @@ from passbench.policy.host.given import Keywords
 from passbench.policy.host.method_calls import MethodCalls
 from passbench.policy.host.operator_calls import OperatorCall
 from passbench.policy.kernels.launch_arguments import fault_of_constants
-from passbench.policy.nodes import quoted
+from passbench.policy.nodes import names_by_place, quoted
 from passbench.policy.scopes import RETURN, Scope, ValueKind, joined, parameters
 
 
@@ -253,7 +253,7 @@ class ImportedCalls(MethodCalls):
         self.names_given.setdefault(function, set()).add(None)
         if function in self.collected.first:
             self._note_collected(function, None)
-        fixed = [a.arg for a in (*function.args.posonlyargs, *function.args.args)][: len(given)]
+        fixed = names_by_place(function)[: len(given)]
         for name, value in zip(fixed, node.args[1:], strict=False):
             if self.is_sequence(value, scope):
                 self.note_sequence(function, name)

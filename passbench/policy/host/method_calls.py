@@ -14,7 +14,7 @@ from passbench.policy.host.items.mixed_values import MixedValues
 from passbench.policy.host.named_values import SHARED_ADVICE
 from passbench.policy.host.operator_calls import OperatorCall
 from passbench.policy.library_members import fields_of_tensors_too, is_usable
-from passbench.policy.nodes import quoted
+from passbench.policy.nodes import names_by_place, quoted
 from passbench.policy.scopes import Scope, ValueKind, joined
 from passbench.policy.suggestions import advice_on
 from storage.graph import targets
@@ -117,7 +117,7 @@ class MethodCalls(MixedValues):
             self.kinds.join(FIELDS, name, kind)
         if initial is None:
             return
-        order = [a.arg for a in (*initial.args.posonlyargs, *initial.args.args)][1:]
+        order = names_by_place(initial)[1:]
         given = value.elts if isinstance(value, ast.Tuple) else [value] * max(1, len(order))
         self.pass_arguments(initial, [ValueKind.SCALAR, *(max(kind.item(), self.kind(v, scope)) for v in given)], {})
         for name, one in zip(order, given, strict=False):

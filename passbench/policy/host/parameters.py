@@ -7,7 +7,7 @@ from passbench.policy import operators
 from passbench.policy.host.bindings import Bindings
 from passbench.policy.kernels.addresses import base_parameters, callee
 from passbench.policy.modules import Module
-from passbench.policy.nodes import walk
+from passbench.policy.nodes import names_by_place, walk
 from passbench.policy.scopes import ValueKind, parameters
 
 _TENSOR_MEMBERS = (
@@ -29,7 +29,7 @@ def parameter_kinds(
     pattern = module.functions.get("pattern")
     in_pattern = used_as_tensors(pattern, module) if pattern is not None else set()
     inside = tensor_parameters(bindings, home, function, {})
-    order = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
+    order = names_by_place(function)
     kinds = []
     for number, item in enumerate(picked):
         if isinstance(item, ast.Tuple | ast.List | ast.Dict):
@@ -78,7 +78,7 @@ def numbers_of_classes(module: Module, function: ast.FunctionDef) -> set[str]:
             counted |= {value.id for value in given if isinstance(value, ast.Name)}
     counted &= {p.arg for p in parameters(pattern)}
     counted -= {n.id for n in walk(pattern) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
-    order = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
+    order = names_by_place(function)
     pairs = zip(order, picked(arguments), strict=False)
     return {name for name, item in pairs if isinstance(item, ast.Name) and item.id in counted}
 
@@ -126,7 +126,7 @@ def _handed_to(
     """Of variables given to a function by position, those that it uses as tensors. One that stands in a block of the
     `module` that calls it has no home of its own."""
     inside = tensor_parameters(bindings, bindings.homes.get(called, module), called, known)
-    order = [a.arg for a in (*called.args.posonlyargs, *called.args.args)]
+    order = names_by_place(called)
     return {name for n, name in given if n < len(order) and order[n] in inside}
 
 

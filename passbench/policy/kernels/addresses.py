@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from passbench.policy.kernels.assembly import ASSEMBLY, fault
 from passbench.policy.modules import Module, Report
-from passbench.policy.nodes import children, quoted, walk, written_name
+from passbench.policy.nodes import children, names_by_place, quoted, walk, written_name
 from passbench.policy.scopes import parameters
 from passbench.policy.steps import Steps
 
@@ -235,7 +235,7 @@ def callee(modules: dict[str, Module], module: Module, node: ast.expr) -> ast.Fu
 def _given(kernel: ast.FunctionDef, call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
     """The parameters of a kernel and what a call in another hands to each. What is unpacked from `*values` or
     `**values` may go to any, and what no parameter is left for goes to the one that collects."""
-    order = [p.arg for p in (*kernel.args.posonlyargs, *kernel.args.args)]
+    order = names_by_place(kernel)
     names = {p.arg for p in parameters(kernel)}
     starred = False
     for number, value in enumerate(call.args):

@@ -7,6 +7,7 @@ from triton.backends.nvidia.compiler import CUDAOptions
 
 from passbench.policy import allowlists as names
 from passbench.policy.kernels.addresses import is_constant
+from passbench.policy.nodes import names_by_place
 from passbench.policy.scopes import defaults, parameters
 from passbench.policy.suggestions import nearest
 
@@ -16,7 +17,7 @@ _OPTIONS = frozenset(f.name for f in fields(CUDAOptions)) | {"grid", "warmup"} |
 
 def fault_of_launch(kernel: ast.FunctionDef, call: ast.Call) -> str | None:
     """What is wrong with the arguments of `kernel[grid](…)`, and what to write instead; None if nothing is."""
-    order = [p.arg for p in (*kernel.args.posonlyargs, *kernel.args.args)]
+    order = names_by_place(kernel)
     if (message := _unknown(kernel, call.keywords)) is not None:
         return message
     if _is_spread(call):

@@ -16,7 +16,7 @@ from passbench.policy.host.items.known_items import KnownItems
 from passbench.policy.host.operator_calls import OperatorCall
 from passbench.policy.item_parts import constant_index
 from passbench.policy.modules import Module
-from passbench.policy.nodes import walk
+from passbench.policy.nodes import names_by_place, walk
 from passbench.policy.scopes import Scope, ValueKind, owned_values
 from passbench.policy.steps import Steps
 
@@ -62,15 +62,16 @@ class MixedValues(KnownItems):
 
     def may_be_listed(self, node: ast.expr, scope: Scope) -> bool:
         """Whether a value may be a list, a tuple or a text, whatever its kind is. It is asked for findings alone."""
-        if self.report is None:
-            return False
-        return self._asked(lambda: any(self._is_listed(part, home) for part, home in self._parts(node, scope)))
+        return self._is_any_part(node, scope, self._is_listed)
 
     def _may_hold(self, node: ast.expr, scope: Scope) -> bool:
         """Whether a value may be a list, a tuple or a dict that holds tensors, whatever its kind is."""
+        return self._is_any_part(node, scope, self._holds)
+
+    def _is_any_part(self, node: ast.expr, scope: Scope, asked: Callable[[ast.expr, Scope], bool]) -> bool:
         if self.report is None:
             return False
-        return self._asked(lambda: any(self._holds(part, home) for part, home in self._parts(node, scope)))
+        return self._asked(lambda: any(asked(part, home) for part, home in self._parts(node, scope)))
 
     def _asked(self, question: Callable[[], bool]) -> bool:
         """The answer to a question, False within another one: an item may be made of the list that it lies in."""
@@ -320,4 +321,4 @@ def _order(function: object) -> list[str]:
     """The parameters of a function that it is given by their place; none of anything else."""
     if not isinstance(function, Function):
         return []
-    return [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
+    return names_by_place(function)
